@@ -14,6 +14,7 @@ from cupygemm._backends.device import device
 from cupygemm._distributed.board import Board
 from cupygemm._distributed.group import DEFAULT_TIMEOUT, Exchange, Group
 from cupygemm._distributed.peers import open_peers
+from cupygemm._distributed.recordings import Recordings
 from cupygemm._distributed.rendezvous import Membership, Rendezvous
 
 _ADDRESS_BYTES = 512
@@ -160,6 +161,8 @@ def _open_peers(group: Group, membership: Membership, exchange: Exchange) -> Non
     if group.size > 1 and all(each["wanted"] for each in asked):
         with Device(group.device):
             group.peers = open_peers(group.rank, group.size, group.stream, membership.agree)
+            if group.peers is not None:
+                group.recordings = Recordings(group.peers, group.second_stream)
     if exchange == "copies" and group.peers is None:
         raise ValueError(
             "connect: exchange is 'copies', and the ranks cannot open each other's memory"

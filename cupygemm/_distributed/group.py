@@ -18,6 +18,7 @@ from typing import Any, Literal, Self
 from cupygemm._distributed.board import Board, LateError
 from cupygemm._distributed.messages import Message
 from cupygemm._distributed.peers import Peers
+from cupygemm._distributed.recordings import Recordings
 from cupygemm._distributed.rendezvous import Facts, GroupError, Membership, Rendezvous
 from cupygemm._distributed.repeated import Checked, Details, Key, digest_of_call
 from cupygemm._plan.table import PlanTable
@@ -54,6 +55,8 @@ class Group:
         if they share none.
     peers : Peers or None
         Copies to the memory of the other ranks; None if all data moves by NCCL or RCCL.
+    recordings : Recordings or None
+        The calls by such copies that have come again; None without peers.
     exchange_asked : {"auto", "nccl", "copies"}
     ways : PlanTable
         How rows travel, by the work of a product; see `choose_way`.
@@ -85,6 +88,7 @@ class Group:
         self._calls = PlanTable(_TABLE_SIZE)
         self.ways = PlanTable(_TABLE_SIZE)
         self.peers: Peers | None = None
+        self.recordings: Recordings | None = None
         self.exchange_asked: Exchange = "auto"
         _OPEN.add(self)
 

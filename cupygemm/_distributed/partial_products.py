@@ -7,7 +7,7 @@ this does not pay, it multiplies all rows first, on the caller's stream.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,11 +18,11 @@ from cupygemm._distributed.group import Group
 from cupygemm._distributed.messages import Message
 from cupygemm._distributed.product_streams import ProductStreams
 from cupygemm._distributed.steps import Rows, RowWork, Step
-from cupygemm._distributed.sums import sum_and_finish, type_of_sums
+from cupygemm._distributed.sums import in_one_pass, sum_and_finish, type_of_sums
 from cupygemm._distributed.ways import Way, choose_way
 from cupygemm._plan.plan import Plan
 from cupygemm._products.matmul import matmul, plan_for
-from cupygemm._records.formats import parse_dtype
+from cupygemm._records.formats import container, parse_dtype
 from cupygemm._request.call import Call
 
 
@@ -95,6 +95,12 @@ class PartialProducts:
         self.sums, self.travelling = types.sums, types.travelling
         self._types = types
 
+    def room(self) -> Any:
+        """Return an array for all rows, in the type in which they travel."""
+        from cupy import empty
+
+        return empty((self.a.shape[0], self.b.shape[1]), self.travelling)
+
     def facts(self, counts: list[int]) -> dict[str, Any]:
         """Return what all ranks must agree on, and this rank's k."""
         shape = [self.a.shape[0], self.b.shape[1]]
@@ -142,7 +148,14 @@ def way_of(
 
 
 def reduced(
-    group: Group, way: Way, bounds: Sequence[Rows], sums: PartialProducts, call: Call, out: Any
+    group: Group,
+    way: Way,
+    bounds: Sequence[Rows],
+    sums: PartialProducts,
+    call: Call,
+    out: Any,
+    *,
+    key: Hashable = None,
 ) -> Any:
     """Enqueue the partial products and their exchange, and return this rank's rows of the result.
 
@@ -156,24 +169,63 @@ def reduced(
         The call that computes this rank's rows of the result.
     out : cupy.ndarray or None
         Where they are stored; None makes a new array.
+    key : hashable, optional
+        What identifies the call but for the addresses of its arrays; None if it cannot be kept.
     """
     import cupy
 
-    m, n = sums.a.shape[0], sums.b.shape[1]
+    rows = bounds[group.rank]
+    parts_shape = (group.size, rows[1] - rows[0], sums.b.shape[1])
+    if way.peers is not None:
+        return _reduced_by_copies(group, way, bounds, sums, call, out, key)
+    parts = cupy.empty(parts_shape, sums.travelling)
+    sent = sums.room()
+    exchange = _exchange_by_nccl if way.overlaps else _exchange_at_once
+    exchange(group, way, bounds, sums, sent, parts)
+    return sum_and_finish(call, parts, sums.sums, out)
+
+
+def _reduced_by_copies(
+    group: Group,
+    way: Way,
+    bounds: Sequence[Rows],
+    sums: PartialProducts,
+    call: Call,
+    out: Any,
+    key: Hashable,
+) -> Any:
+    from cupy import empty
+    from cupy.cuda import get_current_stream
+
+    recordings, peers = group.recordings, way.peers
+    assert recordings is not None
+    assert peers is not None
     first, last = bounds[group.rank]
-    sent = cupy.empty((m, n), sums.travelling)
-    parts_shape = (group.size, last - first, n)
-    if way.peers is not None:
-        way.peers.begin(cupy.cuda.get_current_stream())
-        parts = way.peers.array(parts_shape, sums.travelling)
-        _exchange_by_copies(group, way, bounds, sums, sent, parts)
-    else:
-        parts = cupy.empty(parts_shape, sums.travelling)
-        exchange = _exchange_by_nccl if way.overlaps else _exchange_at_once
-        exchange(group, way, bounds, sums, sent, parts)
-    result = sum_and_finish(call, parts, sums.sums, out)
-    if way.peers is not None:
-        way.peers.end(cupy.cuda.get_current_stream())
+    shape = (last - first, sums.b.shape[1])
+    repeated = None
+    if key is not None and way.records and in_one_pass(call, sums.sums):
+        if out is None:
+            out = empty(shape, container(call.request.types.result))
+        repeated = (key, way, sums.a.data.ptr, sums.b.data.ptr, out.data.ptr)
+    if recordings.replay(repeated):
+        return out
+    stream = get_current_stream()
+    peers.begin(stream)
+    parts = peers.array((group.size, *shape), sums.travelling)
+    result = out
+
+    def enqueue(streams: ProductStreams, split: Callable[[], None]) -> None:
+        nonlocal result
+        sent = sums.room()
+        _send_by_copies(group.rank, way, bounds, sums, sent, parts, streams)
+        split()
+        for step in way.steps:
+            for peer, _ in step.sends:
+                peers.receive(peer, get_current_stream())
+        result = sum_and_finish(call, parts, sums.sums, out)
+
+    recordings.enqueue(repeated, enqueue)
+    peers.end(stream)
     return result
 
 
@@ -228,29 +280,29 @@ def _exchange_by_nccl(
         stream.wait_event(group.stream.record())
 
 
-def _exchange_by_copies(
-    group: Group, way: Way, bounds: Sequence[Rows], sums: PartialProducts, sent: Any, parts: Any
+def _send_by_copies(
+    rank: int,
+    way: Way,
+    bounds: Sequence[Rows],
+    sums: PartialProducts,
+    sent: Any,
+    parts: Any,
+    streams: ProductStreams,
 ) -> None:
     """Enqueue the partial products and the copies to peers."""
-    from cupy.cuda import get_current_stream
-
-    first, last = bounds[group.rank]
-    stream, peers = get_current_stream(), way.peers
+    peers = way.peers
     assert peers is not None
     row_bytes = parts.shape[2] * parts.itemsize
-    streams, number = ProductStreams(group.second_stream), 0
+    number = 0
     for step in way.steps:
         for peer, (start, stop) in step.receives:
             with streams.turn(number) as multiplying:
                 sums.multiply((start, stop), sent[start:stop])
             begins, ends = bounds[peer]
-            row = group.rank * (ends - begins) + start - begins
+            row = rank * (ends - begins) + start - begins
             message = Message.of_rows(sent, (start, stop), peer)
             peers.send_after(multiplying, message, row * row_bytes)
             number += 1
     with streams.turn(number):
-        sums.multiply((first, last), parts[group.rank])
+        sums.multiply(bounds[rank], parts[rank])
     streams.join()
-    for step in way.steps:
-        for peer, _ in step.sends:
-            peers.receive(peer, stream)

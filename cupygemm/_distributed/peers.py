@@ -8,10 +8,12 @@ there. The peer's stream waits for the flag. Neither the host nor a compute unit
     rank 0, group's stream    copy to 1 | raise arrived(0) at 1 | copy to 2 | ...
     rank 1, caller's stream   own rows ... | wait for arrived(0) | rank 0's rows
 
-A flag is a counter of the copies that have arrived from a rank. Calls write the two halves of a
-segment in turns, and each call sends a flag from each rank to each other one, even without rows.
-So a copy cannot overtake its reader: a rank sends the rows of call N when it has received those of
-call N - 1 from the peer, which the peer sent after it had read those of call N - 2.
+A flag counts the copies of a call that have arrived from a rank, and is 0 again when the call ends.
+Calls write the two halves of a segment, and of the flags, in turns, and each call sends a flag from
+each rank to each other one, even without rows. So a copy cannot overtake its reader: a rank sends
+the rows of call N when it has received those of call N - 1 from the peer, which the peer sent after
+it had read those of call N - 2. A call with the same arrays in the same half enqueues the same
+operations, which `recordings` uses.
 
 Processes open each other's memory by the driver's handles (IPC), and threads of a process by peer
 access. Where this is not possible, `open_peers` returns None on all ranks.
@@ -35,8 +37,10 @@ from cupygemm._distributed.rendezvous import Facts
 
 _GRANULE = 2 << 20  # cudaMalloc gives smaller ones a place within a larger allocation
 _FLAG_BYTES = 64
-_RELEASED = 0x3F  # all bytes: a count that no group reaches
+_RELEASED = 0x3F  # all bytes: a count that no call reaches
 _RELEASE_PAUSES = (0.0, 0.05, 0.2, 0.5, 1.0, 2.0)  # seconds
+_RELEASE_AGAIN, _RELEASE_AGAIN_AT_MOST = 1e-4, 1e-2
+"""Seconds until flags are raised again while calls wait; each time frees two queued calls."""
 _HANDLE_KIND = "handle"
 
 Agree = Callable[[Facts], list[Facts]]
@@ -157,24 +161,29 @@ class Peers:
     ----------
     capacity : int
         The bytes of each half of a segment.
+    recording : bool
+        Whether the operations are kept for later, and so must not use events between streams.
     """
 
     def __init__(self, rank: int, size: int, stream: Any, agree: Agree) -> None:
         from cupy.cuda import Event, Stream
 
         self._rank, self._size, self._agree = rank, size, agree
+        self._sent: list[int] = []
+        self._received: list[int] = []
         self.stream = stream
         self._release_stream = Stream(non_blocking=True)
         self._driver = stream_flags()
-        self._flags = Segment(size * _FLAG_BYTES, rank, agree)
+        self._flags = Segment(2 * size * _FLAG_BYTES, rank, agree)
         self._data: Segment | None = None
         self.capacity = 0
         self._refused: float = math.inf  # bytes
         self._half = 0
+        self._generation = 0  # of segments
         self._begun, self._sent_all, self._ended = (Event(disable_timing=True) for _ in range(3))
         self._released = False
-        self._sent = [0] * size
-        self._received = [0] * size
+        self.recording = False
+        self.restart()
 
     def reserve(self, nbytes: int) -> bool:
         """Make each half at least as large as this; all ranks call it with the same number.
@@ -203,6 +212,7 @@ class Peers:
             self._refused = nbytes
             return False
         self.capacity = half
+        self._generation += 1
         return True
 
     def array(self, shape: Sequence[int], dtype: Any) -> Any:
@@ -210,10 +220,20 @@ class Peers:
         assert self._data is not None
         return self._data.array(shape, dtype, self._half * self.capacity)
 
+    def place(self, *, after: int = 0) -> tuple[int, int]:
+        """Return which memory a call uses: the current one, or the next one after it."""
+        return self._generation, self._half ^ after
+
+    def restart(self) -> None:
+        """Count the copies of the current call anew: what was enqueued of it will not happen."""
+        self._sent = [0] * self._size
+        self._received = [0] * self._size
+
     def begin(self, stream: Any) -> None:
         """Begin a call: its copies follow the work of a stream so far, and all of the last call."""
         self._check()
         self._half ^= 1
+        self.restart()
         self.stream.wait_event(self._ended)
         self._begun.record(stream)
         self.stream.wait_event(self._begun)
@@ -233,8 +253,14 @@ class Peers:
 
     def send_after(self, stream: Any, message: Message, offset: int) -> None:
         """Copy memory when a stream has written it; see `send`."""
-        self._begun.record(stream)
-        self.stream.wait_event(self._begun)
+        if self.recording:
+            self._sent[self._rank] += 1
+            flag = self._arrived(self._rank, self._rank)
+            self._driver.write(stream.ptr, flag, self._sent[self._rank])
+            self._driver.wait(self.stream.ptr, flag, self._sent[self._rank])
+        else:
+            self._begun.record(stream)
+            self.stream.wait_event(self._begun)
         self.send(message, offset)
 
     def follow(self, peer: int) -> None:
@@ -250,10 +276,18 @@ class Peers:
         self._received[peer] += 1
         self._wait(stream, peer, self._received[peer])
 
+    def follow_last(self, stream: Any) -> None:
+        """Let a stream wait for all of the last call."""
+        stream.wait_event(self._ended)
+
     def end(self, stream: Any) -> None:
         """End a call: a stream waits until the copies of this rank have read their arrays."""
+        from cupy.cuda import runtime
+
         self._sent_all.record(self.stream)
         stream.wait_event(self._sent_all)
+        nbytes = self._size * _FLAG_BYTES
+        runtime.memsetAsync(self._arrived(0, self._rank), 0, nbytes, stream.ptr)
         self._ended.record(stream)
 
     def release(self) -> None:
@@ -262,15 +296,25 @@ class Peers:
         threading.Thread(target=self._release, name="cupygemm-release", daemon=True).start()
 
     def _release(self) -> None:
-        """Raise all flags, several times, because writes of other ranks may lower them again."""
+        """Raise all flags until no call of this rank waits any more.
+
+        The end of each queued call lowers the flags of its half again, and late writes of other
+        ranks may lower some.
+        """
         from cupy.cuda import Device, runtime
 
         place = self._flags.addresses[self._rank]
-        nbytes = self._size * _FLAG_BYTES
-        for pause in _RELEASE_PAUSES:
-            time.sleep(pause)
-            with Device(self._flags.device):
-                runtime.memsetAsync(place, _RELEASED, nbytes, self._release_stream.ptr)
+        nbytes = 2 * self._size * _FLAG_BYTES
+        with Device(self._flags.device):
+            for pause in _RELEASE_PAUSES:
+                time.sleep(pause)
+                again = _RELEASE_AGAIN
+                while True:
+                    runtime.memsetAsync(place, _RELEASED, nbytes, self._release_stream.ptr)
+                    if self._ended.done and self.stream.done:
+                        break
+                    time.sleep(again)
+                    again = min(2 * again, _RELEASE_AGAIN_AT_MOST)
 
     def _check(self) -> None:
         if self._released:
@@ -289,8 +333,11 @@ class Peers:
         self._driver.wait(stream.ptr, self._arrived(source, self._rank), count)
 
     def _arrived(self, source: int, at: int) -> int:
-        """Return the address, at one rank, of the count of copies that arrived from another."""
-        return self._flags.addresses[at] + source * _FLAG_BYTES
+        """Return the address, at one rank, of the count of copies that arrived from another.
+
+        That of a rank's own counts what it has multiplied for the others, while it records.
+        """
+        return self._flags.addresses[at] + (self._half * self._size + source) * _FLAG_BYTES
 
 
 def open_peers(rank: int, size: int, stream: Any, agree: Agree) -> Peers | None:

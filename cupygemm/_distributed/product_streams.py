@@ -20,22 +20,25 @@ class ProductStreams:
 
     Parameters
     ----------
-    second : cupy.cuda.Stream
-        Its work follows all work of the current stream so far.
+    second : cupy.cuda.Stream or None
+        Its work follows all work of the current stream so far. None lets the current stream take
+        all turns.
     """
 
     def __init__(self, second: Any) -> None:
         from cupy.cuda import get_current_stream
 
         self._first, self._second = get_current_stream(), second
-        second.wait_event(self._first.record())
+        if second is not None:
+            second.wait_event(self._first.record())
 
     def turn(self, number: int) -> contextlib.AbstractContextManager[Any]:
         """Return a context in which the stream of turn `number`, from 0, is the current one."""
-        if number % 2:
+        if number % 2 and self._second is not None:
             return self._second  # type: ignore[no-any-return]
         return contextlib.nullcontext(self._first)
 
     def join(self) -> None:
         """Let the first stream wait for the second one."""
-        self._first.wait_event(self._second.record())
+        if self._second is not None:
+            self._first.wait_event(self._second.record())

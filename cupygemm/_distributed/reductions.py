@@ -124,7 +124,7 @@ def matmul_reduce_scatter(
     sums = PartialProducts(a, b, types)
     with group.guarded():
         way = way_of(group, bounds, sums, _largest_k(everybody))
-        return reduced(group, way, bounds, sums, call, out)
+        return reduced(group, way, bounds, sums, call, out, key=key)
 
 
 class _Product(NamedTuple):

@@ -39,6 +39,12 @@ def finished(call: Call, total: Any, out: Any) -> Any:
     return out
 
 
+def in_one_pass(call: Call, sums: np.dtype[Any]) -> bool:
+    """Return whether `sum_and_finish` adds in this type, rounds and stores by one kernel."""
+    stored = call.request.types.stored
+    return call.arguments is None and sums == F32 and stored in (F32, *HALVES)
+
+
 def sum_and_finish(call: Call, parts: Any, sums: np.dtype[Any], out: Any) -> Any:
     """Return the epilogue of a sum, rounded once, in ``out`` if that is not None.
 
@@ -53,12 +59,10 @@ def sum_and_finish(call: Call, parts: Any, sums: np.dtype[Any], out: Any) -> Any
     """
     import cupy
 
-    types = call.request.types
-    in_one_pass = call.arguments is None and sums == F32 and types.stored in (F32, *HALVES)
-    if not in_one_pass:
+    if not in_one_pass(call, sums):
         return finished(call, added_in_order(parts, sums), out)
     if out is None:
-        out = cupy.empty(parts.shape[1:], container(types.result))
+        out = cupy.empty(parts.shape[1:], container(call.request.types.result))
     if out.size:
         _add(parts, sums, as_stored(out))
     return out

@@ -29,14 +29,15 @@ from cupygemm._distributed.steps import (
     sliced,
 )
 
-_HOST_SECONDS, _HOST_SECONDS_OF_STEP = 50e-6, 60e-6
-"""What the host needs for a call, and for each range of rows that arrives apart; measured, H200,
-2026-11-26: 70 us without ranges, 114 with one, 230 with three."""
+_HOST_SECONDS, _HOST_SECONDS_OF_STEP, _HOST_SECONDS_OF_GRAPHS = 75e-6, 60e-6, 70e-6
+"""What the host needs for a call, beyond that for each range of rows that arrives apart, and for a
+call that is recorded; measured, H200 and H100, 2026-11-27: 70 to 80 us without ranges, 250 with
+three, 66 to 80 recorded."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Way:
-    """How the rows of a product travel.
+    """How the rows of a product travel; it equals no other one, and can be part of a key.
 
     Attributes
     ----------
@@ -47,12 +48,16 @@ class Way:
         Ranges of rows are multiplied while others travel; if not, there is one step.
     spared : int
         The compute units that products leave to the exchange.
+    records : bool
+        Whether to record the call when it comes again, because the host takes longer to enqueue it
+        than the device to do it. A recorded call has one stream of products, not two.
     """
 
     steps: list[Step]
     peers: Peers | None
     overlaps: bool
     spared: int = 0
+    records: bool = False
 
 
 def choose_way(group: Group, bounds: Sequence[Rows], work: RowWork, *, segment_bytes: int) -> Way:
@@ -116,9 +121,10 @@ def _by_copies(
     group: Group, bounds: Sequence[Rows], work: RowWork, link: Interconnect
 ) -> tuple[float, Way]:
     chosen = choose_steps(group.rank, bounds, work, link=link.copies or link)
-    return max(_host_seconds(chosen.steps), chosen.seconds), Way(
-        chosen.steps, group.peers, overlaps=True
-    )
+    host = _host_seconds(chosen.steps)
+    records = chosen.seconds < host
+    seconds = max(_HOST_SECONDS_OF_GRAPHS if records else host, chosen.seconds)
+    return seconds, Way(chosen.steps, group.peers, overlaps=True, records=records)
 
 
 def _host_seconds(steps: Sequence[Step]) -> float:

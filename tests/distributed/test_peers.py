@@ -1,5 +1,8 @@
 """Products of two ranks whose rows travel by copies to each other's memory, and their faults."""
 
+import contextlib
+from types import SimpleNamespace
+
 import pytest
 
 from tests.processes import devices_of
@@ -112,3 +115,113 @@ def test_the_driver_s_refusal_is_an_error(monkeypatch):
     with pytest.raises(RuntimeError, match="write to a flag: error 801"):
         stream_flags._check("write to a flag", 801)
     assert stream_flags._check("write to a flag", 0) is None
+
+
+class QueuedCalls:
+    """Calls in a stream that wait for flags; the end of each lowers those of its half."""
+
+    def __init__(self, count):
+        self.count = count
+
+    @property
+    def done(self):
+        return self.count == 0
+
+    def raise_flags(self, *_):
+        self.count -= min(self.count, 2)  # one for each half
+
+
+def test_all_queued_calls_are_released(monkeypatch):
+    """However many calls wait for a rank that is gone, none waits for ever."""
+    from cupy import cuda
+
+    from cupygemm._distributed.peers import Peers
+
+    calls = QueuedCalls(100)
+    monkeypatch.setattr(cuda.runtime, "memsetAsync", calls.raise_flags)
+    monkeypatch.setattr(cuda, "Device", lambda _: contextlib.nullcontext())
+    peers = Peers.__new__(Peers)
+    peers._rank, peers._size, peers._ended = 0, 2, calls
+    peers.stream = peers._release_stream = SimpleNamespace(ptr=0, done=True)
+    peers._flags = SimpleNamespace(addresses=[0, 0], device=0)
+    peers._release()
+    assert calls.done
+
+
+REPEATED = """
+import cupy as cp, ml_dtypes, numpy as np
+from cupygemm import distributed as cd
+from cupygemm._distributed.recordings import _Recording
+from tests.distributed.threads import Ranks
+
+SIZE = 3
+ranks = Ranks(SIZE, exchange="copies")
+rng = np.random.default_rng(3)
+def integers(*shape):
+    return rng.integers(-3, 4, shape).astype("e")
+def recorded(group):
+    return [each for each in group.recordings._table._plans.values() if type(each) is _Recording]
+
+# New numbers in the same arrays, on streams that take turns. Each function writes its own half.
+rounds = [(integers(24, 96), integers(96, 32)) for _ in range(10)]
+def products(rank, group):
+    rows, k = slice(8 * rank, 8 * rank + 8), slice(32 * rank, 32 * rank + 32)
+    a, b, c = cp.empty((8, 96), "e"), cp.empty((96, 32), "e"), cp.empty((24, 32), "e")
+    x, y, z = cp.empty((24, 32), "e"), cp.empty((32, 32), "e"), cp.empty((8, 32), "e")
+    streams = [cp.cuda.Stream(non_blocking=True) for _ in range(2)]
+    cp.cuda.Device().synchronize()
+    found = []
+    for number, (left, right) in enumerate(rounds):
+        with streams[number % 2] as stream:
+            a.set(left[rows], stream), b.set(right, stream)
+            cd.all_gather_matmul(a, b, c, group=group)
+            x.set(np.ascontiguousarray(left[:, k]), stream), y.set(right[k], stream)
+            cd.matmul_reduce_scatter(x, y, z, group=group, partial_dtype="e")
+            found.append((c.get(stream), z.get(stream)))
+    return found, len(recorded(group))
+for rank, (found, count) in enumerate(ranks.values(products)):
+    assert count == RECORDED, count
+    for (left, right), (c, z) in zip(rounds, found, strict=True):
+        exact = (left.astype("f") @ right.astype("f")).astype("e")
+        assert (c == exact).all()
+        assert (z == exact[8 * rank : 8 * rank + 8]).all()
+print("replayed")
+
+# Larger segments take the place of those that the recorded calls use.
+a, b = integers(24, 96), integers(96, 32)
+def grown(rank, group):
+    part, right, c = cp.asarray(a[8 * rank :][:8]), cp.asarray(b), cp.empty((24, 32), "e")
+    def small():
+        return cd.all_gather_matmul(part, right, c, group=group).get()
+    found = [small() for _ in range(6)]
+    large = cp.ones((500, 2048), "e")
+    cd.all_gather_matmul(large, cp.ones((2048, 1), "e"), group=group)
+    return [*found, *(small() for _ in range(6))]
+for found in ranks.values(grown):
+    assert all((c == a @ b).all() for c in found)
+print("grown")
+"""
+
+
+@pytest.mark.parametrize("captures", [True, False], ids=["captured", "refused"])
+def test_repeated_calls(run_python, device, captures):
+    """Calls with the same arrays launch graphs, unless the driver refuses to capture them."""
+    code = f"RECORDED = {2 * captures}\n{REPEATED}"
+    if not captures:
+        code = f"{REFUSES}{code}"
+    checks = {"CUPYGEMM_EMULATE_CHECKS": "stream_races=error"}
+    output = str(run_python(code, target=devices_of(device, 3), env=checks, timeout=300))
+    assert output.split() == ["replayed", "grown"]
+
+
+REFUSES = """
+from cupy.cuda import runtime
+from cupygemm._backends import stream_flags
+StreamFlags = stream_flags.StreamFlags
+writes = StreamFlags.write
+def refused(self, stream, address, value):
+    if runtime.streamIsCapturing(stream):
+        stream_flags._check("write to a flag", 900)
+    writes(self, stream, address, value)
+StreamFlags.write = refused
+"""
