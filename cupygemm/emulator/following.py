@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from cupygemm.emulator.marks import SCC, marks_of
 from cupygemm.emulator.native_loop import LoopStruct
 from cupygemm.emulator.state import rows_of
-from cupygemm.emulator.units.machine import MachineStruct, machine_of
-from cupygemm.emulator.units.structures import members
+from cupygemm.emulator.units.machine import machine_of
+from cupygemm.emulator.units.structures import MachineStruct, members
 
 if TYPE_CHECKING:
     from cupygemm.emulator.batch import Batch

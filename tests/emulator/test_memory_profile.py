@@ -9,7 +9,7 @@ import pytest
 
 from cupygemm.emulator.native import library
 from cupygemm.emulator.state import LANES, State
-from cupygemm.emulator.units import lds_profile, machine
+from cupygemm.emulator.units import lds_profile, machine, structures
 from tests.emulator.harness import HostMemory, assemble, make_state, run, set_exec, set_v64
 
 # The table of the reference: phases of a 16-byte read, lanes 0-31 (then the same + 32).
@@ -196,7 +196,7 @@ def test_structures_have_the_size_that_c_gives_them() -> None:
         function.restype = ctypes.c_int64
         sizes[name] = function()
     assert sizes == {
-        "machine": ctypes.sizeof(machine.MachineStruct),
+        "machine": ctypes.sizeof(structures.MachineStruct),
         "operation": ctypes.sizeof(machine.OperationStruct),
         "record": machine.RECORD.itemsize,
     }

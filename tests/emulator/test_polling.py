@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from cupygemm.emulator import run
 from cupygemm.emulator.device import Memory
+from cupygemm.emulator.targets import TARGETS
 from cupygemm.emulator.units.polling import polls_of
 from tests.emulator.assembly import load_kernel
 
@@ -89,3 +91,35 @@ def test_waiting_loops(name: str) -> None:
 @pytest.mark.parametrize("name", DATA)
 def test_what_does_not_wait(name: str) -> None:
     assert len(found(DATA[name])) == (SPIN in DATA[name])
+
+
+# Wave 0 writes a word, then sets the flag for which wave 1 waits before it reads the word.
+HAND_OVER = """
+    v_mov_b32 v1, 0
+    v_mov_b32 v2, 0
+    ds_write_b32 v2, v1
+    s_waitcnt lgkmcnt(0)
+    s_barrier
+    v_cmp_gt_u32 vcc, 64, v0
+    s_cbranch_vccz again
+    v_mov_b32 v1, 7
+    ds_write_b32 v2, v1 offset:4
+    ds_write_b32 v2, v1
+    s_endpgm
+    again:
+    ds_read_b32 v1, v2
+    s_waitcnt lgkmcnt(0)
+    v_cmp_eq_u32 vcc, 0, v1
+    s_cbranch_vccnz again
+    ds_read_b32 v3, v2 offset:4
+    s_waitcnt lgkmcnt(0)
+    s_endpgm
+"""
+
+
+def test_the_next_kernel_has_flags_of_its_own() -> None:
+    """Launches of one shape share their arrays, and the loops that wait are elsewhere."""
+    memory = Memory()
+    for before in ("", "s_nop 0\n" * 5):
+        kernel = load_kernel(before + HAND_OVER, memory, lds=64)
+        run.launch(kernel, (1, 1, 1), (128, 1, 1), 0, b"", memory, TARGETS["gfx942"])

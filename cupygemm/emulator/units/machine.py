@@ -26,7 +26,7 @@ from cupygemm.emulator.state import LANES, SCRATCH_BASE, Group, State
 from cupygemm.emulator.units.faults import FaultCode, dropped_codes, memory_fault
 from cupygemm.emulator.units.native_form import address_of
 from cupygemm.emulator.units.polling import polls_of
-from cupygemm.emulator.units.structures import FaultStruct, members
+from cupygemm.emulator.units.structures import MachineStruct, members
 
 if TYPE_CHECKING:
     from cupygemm.emulator.code_object import Kernel
@@ -57,34 +57,6 @@ _ATOMICS = _enumeration(
     fadd fmin fmax fcmpswap pk_add_f16 pk_add_bf16 condxchg
     """
 )
-
-
-class MachineStruct(ctypes.Structure):
-    """``struct machine``."""
-
-    _fields_ = [
-        *members(
-            """
-            pointer vgpr sgpr lds scratch shadow workgroup wave_in_group wave_ids
-            pointer lds_issued lds_released vm_issued vm_released vm_waited barrier_epoch
-            pointer starts ends lds_history vm_history flags polls global_shadow global_lines
-            pointer vm_passed clock acquired releases rivals stretches defined
-            pointer undefined undefined_scalar origin origin_scalar lds_undefined lds_origin
-            pointer scratch_defined scratch_origin
-            pointer undefined_address scc
-            int64   row_dwords num_waves num_ranges lds_bytes scratch_bytes
-            int64   shadow_stride shadow_shift
-            uint64  scratch_base shared_aperture private_aperture
-            int64   bank_shift needed_shift
-            uint64  global_base global_end
-            int64   num_groups waves_per_group first_wave launch_start num_rivals num_stretches
-            int64   num_polls num_undefined
-            int64   strict_alignment tainted mode
-            uint64  ignored
-            """
-        ),
-        ("fault", FaultStruct),
-    ]
 
 
 class OperationStruct(ctypes.Structure):
@@ -213,6 +185,8 @@ class Machine:
             return
         if state.lds.size:
             self._fit_shadow(state)
+        if state.kernel is not self.kernel:
+            self._watch_flags(state)
         for array in self.zeroed():
             array.fill(0)
         shadow = getattr(state.memory, "shadow", None)
@@ -221,6 +195,11 @@ class Machine:
 
     def _watch_flags(self, state: State) -> None:
         """Let C follow the flags in LDS for which loops of the kernel wait."""
+        self.kernel = state.kernel
+        for name in ("polls", "flags"):
+            self.arrays.pop(name, None)
+            setattr(self.struct, name, None)
+        self.struct.num_polls = 0
         polls = polls_of(state.kernel) if state.lds.size else ()
         if polls:
             self._point("polls", np.array(polls, np.int64))

@@ -1,4 +1,4 @@
-"""Fields of ctypes structures, declared as text in the manner of C, and that of a fault."""
+"""Fields of ctypes structures, declared as text in the manner of C, and those of a machine."""
 
 from __future__ import annotations
 
@@ -45,3 +45,31 @@ class FaultStruct(Structure):
         int64  other
         """
     )
+
+
+class MachineStruct(Structure):
+    """``struct machine``."""
+
+    _fields_ = [
+        *members(
+            """
+            pointer vgpr sgpr lds scratch shadow workgroup wave_in_group wave_ids
+            pointer lds_issued lds_released vm_issued vm_released vm_waited barrier_epoch
+            pointer starts ends lds_history vm_history flags polls global_shadow global_lines
+            pointer vm_passed clock acquired releases rivals stretches defined
+            pointer undefined undefined_scalar origin origin_scalar lds_undefined lds_origin
+            pointer scratch_defined scratch_origin
+            pointer undefined_address scc
+            int64   row_dwords num_waves num_ranges lds_bytes scratch_bytes
+            int64   shadow_stride shadow_shift
+            uint64  scratch_base shared_aperture private_aperture
+            int64   bank_shift needed_shift
+            uint64  global_base global_end
+            int64   num_groups waves_per_group first_wave launch_start num_rivals num_stretches
+            int64   num_polls num_undefined
+            int64   strict_alignment tainted mode
+            uint64  ignored
+            """
+        ),
+        ("fault", FaultStruct),
+    ]
