@@ -49,8 +49,10 @@ class Loop:
     body: frozenset[int]
 
 
-def graph(kernel: Kernel) -> dict[int, Node]:
+def graph(kernel: Kernel, entry: int | None = None) -> dict[int, Node]:
     """Return the instructions that can be reached from a kernel's entry, by program counter.
+
+    With `entry`, those that can be reached from there, as from a function that the kernel calls.
 
     Raises
     ------
@@ -59,7 +61,7 @@ def graph(kernel: Kernel) -> dict[int, Node]:
     """
     image, target = kernel.code_object.image, kernel.code_object.target_name
     nodes: dict[int, Node] = {}
-    waiting = [kernel.entry]
+    waiting = [kernel.entry if entry is None else entry]
     while waiting:
         pc = waiting.pop()
         if pc in nodes:

@@ -8,7 +8,7 @@
 
 enum class Fault {
     none,
-    no_wait,          // a barrier without the wait before it, a flag that is tested once
+    no_wait,          // a barrier or a flag without the wait before it, a flag that is tested once
     no_barrier,       // the phases of the two groups run into each other
     unpaired_barrier, // one group executes one barrier more than the other
     early_write,      // the next tile goes to the buffer that others still read
@@ -203,6 +203,47 @@ template <Fault fault> INLINE void ring(const u32 *in, u32 *out, int turns) {
     }
 }
 
+// A function that waits for a flag does not know that it lies in LDS: FLAT instructions read and
+// write it.
+__device__ __attribute__((noinline)) void wait_for(const volatile u32 *flag, u32 value) {
+    while (*flag < value)
+        __builtin_amdgcn_s_sleep(1);
+}
+
+// Wave 0 hands `turns` blocks to wave 1, whose loop waits in a function and in the kernel by turns.
+template <Fault fault> INLINE void mailbox(const u32 *in, u32 *out, int turns) {
+    __shared__ u32 data[64];
+    __shared__ u32 sent, taken;
+    if (thread_x() == 0)
+        sent = taken = 0;
+    barrier();
+    // The compiler cannot tell where they point.
+    volatile u32 *flag_sent = turns > 1000 ? out : &sent, *flag_taken = turns > 1000 ? out : &taken;
+    const bool sends = uniform(thread_x() / 64) == 0;
+    for (int turn = 0; turn < turns; ++turn) {
+        const u32 number = static_cast<u32>(turn);
+        volatile u32 *theirs = sends ? flag_taken : flag_sent;
+        volatile u32 *mine = sends ? flag_sent : flag_taken;
+        if (fault == Fault::early_signal)
+            *mine = number + 1;
+        if (turn % 2)
+            wait_for(theirs, number + !sends);
+        else
+            while (*theirs < number + !sends)
+                ;
+        asm volatile("" ::: "memory");
+        if (sends)
+            data[lane()] = in[turn * 64 + static_cast<int>(lane())];
+        else
+            out[turn * 64 + static_cast<int>(lane())] = data[63 - lane()] + 1;
+        if (fault != Fault::no_wait)
+            wait_lgkm<0>();
+        asm volatile("" ::: "memory");
+        if (fault != Fault::early_signal)
+            *mine = number + 1;
+    }
+}
+
 // Four waves add to a sum in LDS, one at a time, `turns` times each.
 KERNEL void lock(const u32 *in, u32 *out, int turns) {
     __shared__ u32 held, sum;
@@ -251,3 +292,11 @@ RING(none)
 RING(no_wait)
 RING(early_signal)
 RING(few_signals)
+
+#define MAILBOX(fault)                                                                             \
+    KERNEL void mailbox_##fault(const u32 *in, u32 *out, int turns) {                              \
+        mailbox<Fault::fault>(in, out, turns);                                                     \
+    }
+MAILBOX(none)
+MAILBOX(no_wait)
+MAILBOX(early_signal)

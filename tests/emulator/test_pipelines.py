@@ -29,6 +29,8 @@ FAULTS = (
     ("direct_to_lds_small_lds", "out-of-bounds LDS write", "768 bytes: 4 bytes past its end"),
     ("ring_no_wait", "LDS", ""),
     ("ring_early_signal", "LDS", ""),
+    ("mailbox_no_wait", "LDS race: read after another wave's write", "an s_waitcnt in wave 0"),
+    ("mailbox_early_signal", "LDS", ""),
 )
 
 
@@ -60,6 +62,9 @@ def run(target: str, kernel: str, order: Any) -> tuple[np.ndarray, np.ndarray]:
     if kernel.startswith("ring"):
         launch(kernel, (1, 1, 1), (256, 1, 1), x, out, np.int32(4), order=order)
         return out.reshape(4, 128), x.reshape(4, 128)[:, ::-1] + np.uint32(1)
+    if kernel.startswith("mailbox"):
+        launch(kernel, (1, 1, 1), (128, 1, 1), x, out, np.int32(8), order=order)
+        return out.reshape(8, 64), x.reshape(8, 64)[:, ::-1] + np.uint32(1)
     if kernel == "lock":
         launch(kernel, (1, 1, 1), (256, 1, 1), x, out, np.int32(3), order=order)
         return out[0], 4 * x[0, :3].sum(dtype=np.uint32)
@@ -75,7 +80,7 @@ def test_right(target: str, kernel: str, order: Any) -> None:
     assert (result == expected).all()
 
 
-@pytest.mark.parametrize("kernel", ["ring_none", "lock"])
+@pytest.mark.parametrize("kernel", ["ring_none", "mailbox_none", "lock"])
 def test_flags_in_lds_order_what_their_loops_wait_for(kernel: str) -> None:
     for order in ORDERS:
         result, expected = run("gfx942", kernel, order)

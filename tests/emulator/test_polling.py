@@ -54,9 +54,20 @@ FLAGS = {
         """,
         1,
     ),
+    "FLAT reads, by a generic pointer": (
+        "again:\ns_sleep 1\nflat_load_dword v1, v[2:3]\ns_waitcnt vmcnt(0)" + WAITS,
+        1,
+    ),
+    "a lock by a generic pointer": (
+        "again:\nflat_atomic_cmpswap v1, v[2:3], v[4:5] sc0\ns_waitcnt vmcnt(0)" + WAITS,
+        1,
+    ),
     "a lock": ("again:\nds_cmpst_rtn_b32 v1, v2, v3, v4" + WAITS, 1),
 }
 DATA = {
+    "FLAT reads that move on": (
+        "again:\nv_add_u32 v2, 4, v2\nflat_load_dword v1, v[2:3]\ns_waitcnt vmcnt(0)" + WAITS
+    ),
     "a sum over LDS": """
         again:
         ds_read_b32 v1, v2

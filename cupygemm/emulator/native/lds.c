@@ -212,7 +212,7 @@ static int memory_instruction(struct machine *m, const struct operation *op, int
     for (int i = 0; i <= op->pair && !code; i++)
         code = check_access(m, op, &v, &access[i], pc, polls);
     if (v.flags && !code && op->kind != LOAD && !op->pair && access[0].exec)
-        release_flag(&v, access[0].exec, access[0].address, op->kind == ATOMIC);
+        release_flag(&v, access[0].exec, access[0].address, op->kind == ATOMIC, (int32_t)v.seq);
     for (int i = 0; i <= op->pair && !code; i++)
         move_access(m, op, &v, exec, &access[i]);
     return code;

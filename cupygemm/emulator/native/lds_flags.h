@@ -3,10 +3,11 @@
  *     write the tile ─► add to the flag            loop: read the flag ─► read the tile
  *
  * LDS executes the operations of a wave in order, so that a wave which sees the flag set sees what
- * the other had written or read before. Direct-to-LDS loads count if vmcnt was waited for. A flag
- * is a place that all active lanes of a store or an atomic write. What waits for it is an
- * instruction in a loop that does nothing else (units/polling.py); any other access is checked as
- * ever, for to see a flag once proves nothing. An atomic adds to what the flag orders, a store
+ * the other had written or read before. Direct-to-LDS loads count if vmcnt was waited for, and
+ * where a FLAT instruction sets the flag, all operations only if lgkmcnt was: FLAT may overtake
+ * them. A flag is a place that all active lanes of a store or an atomic write. What waits for it is
+ * an instruction in a loop that does nothing else (units/polling.py); any other access is checked
+ * as ever, for to see a flag once proves nothing. An atomic adds to what the flag orders, a store
  * replaces it. A place that more than FLAGS others follow is forgotten. */
 #ifndef CUPYGEMM_LDS_FLAGS_H
 #define CUPYGEMM_LDS_FLAGS_H
@@ -44,9 +45,9 @@ static inline void acquire_flag(const struct lds_view *v, uint32_t address) {
     }
 }
 
-/* A wave writes what may be a flag. */
+/* A wave writes what may be a flag; `done` of its operations in LDS come before. */
 static inline void release_flag(const struct lds_view *v, uint64_t exec, const uint32_t *address,
-                                bool adds) {
+                                bool adds, int32_t done) {
     uint32_t first = address[first_lane(exec)];
     for (uint64_t left = exec; left; left &= left - 1)
         if (address[first_lane(left)] != first)
@@ -60,8 +61,8 @@ static inline void release_flag(const struct lds_view *v, uint64_t exec, const u
         f->lds[i] = later(f->lds[i], v->flags->lds[v->own][i]);
         f->vm[i] = later(f->vm[i], v->flags->vm[v->own][i]);
     }
-    f->lds[v->own] = (int32_t)v->seq;
-    f->vm[v->own] = v->m->vm_waited[v->wave];
+    f->lds[v->own] = later(f->lds[v->own], done);
+    f->vm[v->own] = later(f->vm[v->own], v->m->vm_waited[v->wave]);
 }
 
 /* The lanes of an instruction that waits for flags: it races with nothing. */

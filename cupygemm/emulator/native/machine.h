@@ -146,6 +146,7 @@ struct machine {
     const int32_t *wave_ids; /* (workgroups, 16): index in the batch of each wave of a workgroup */
     const int32_t *lds_issued;
     const int32_t *lds_released;
+    const int32_t *lds_waited;
     const int32_t *vm_issued;
     const int32_t *vm_released;
     const int32_t *vm_waited;

@@ -7,7 +7,7 @@
 #include "definedness.h"
 #include "global_shadow.h"
 #include "lanes.h"
-#include "shadow.h"
+#include "lds_flags.h"
 
 int64_t memory_changes;
 
@@ -48,15 +48,18 @@ static int lds_pointers(struct machine *m, const struct operation *op, int64_t w
         address[lane] = (uint32_t)a->address[lane];
     int code = check_lds(m, a->to_lds, address, op->bytes, writes);
     struct lds_view v = lds_view(m, wave, how_it_writes(op));
-    note_issue(&v, pc);
+    bool polls = v.flags && is_poll(m, pc);
+    if (!polls)
+        note_issue(&v, pc);
     if (code)
         return code;
     if (ignores(m, LDS_OUT_OF_BOUNDS))
         drop_lanes(a, op, outside_lds(m, a->to_lds, address, op->bytes));
+    for (uint64_t left = a->to_lds; left; left &= left - 1)
+        a->pointer[first_lane(left)] = v.bytes + address[first_lane(left)];
     struct fault first;
-    for (uint64_t left = a->to_lds; left; left &= left - 1) {
+    for (uint64_t left = polls ? 0 : a->to_lds; left; left &= left - 1) {
         int lane = first_lane(left), found;
-        a->pointer[lane] = v.bytes + address[lane];
         if (op->kind == LOAD) {
             found = shadow_read(&v, lane, address[lane], op->bytes);
             if (!found && m->undefined)
@@ -72,6 +75,10 @@ static int lds_pointers(struct machine *m, const struct operation *op, int64_t w
         }
         code = collect(m, code, found, lane, &first);
     }
+    if (polls)
+        code = poll_flags(&v, op, a->to_lds, address, pc);
+    if (v.flags && !code && writes && a->to_lds)
+        release_flag(&v, a->to_lds, address, op->kind == ATOMIC, m->lds_waited[wave]);
     return code;
 }
 

@@ -124,7 +124,7 @@ class Operation:
 
 _STATE_ARRAYS = """
 vgpr sgpr scc lds scratch workgroup wave_in_group
-lds_issued lds_released vm_issued vm_released vm_waited barrier_epoch
+lds_issued lds_released lds_waited vm_issued vm_released vm_waited barrier_epoch
 """
 
 

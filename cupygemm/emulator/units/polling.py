@@ -5,10 +5,12 @@
            v_cmp_gt_i32 vcc, s6, v1
            s_cbranch_vccnz loop   the value decides
 
-Such a loop ends only when another wave has written to LDS, so what that wave had done before is
-ordered before what follows (native/lds_flags.h). A loop that stores, waits at a barrier or moves on
-through LDS does other work, and a value that decides nothing is data. Compilers test the flag once
-before the loop: that read waits for it, too.
+The read may be a FLAT one, whose address turns out to be in LDS: compilers read so through generic
+pointers. Such a loop ends only when another wave has written to LDS, so what that wave had done
+before is ordered before what follows (native/lds_flags.h). A loop that stores, waits at a barrier
+or moves on through LDS does other work, and a value that decides nothing is data. Compilers test
+the flag once before the loop: that read waits for it, too. Loops of functions that the kernel may
+call count.
 """
 
 from __future__ import annotations
@@ -41,7 +43,11 @@ _OTHER_WORK = (
     "v_mfma",
     "v_smfmac",
 )
-_READS = ("ds_read_b32", "ds_read_b64", "ds_read_u", "ds_read_i")
+_READS = (
+    *("ds_read_b32", "ds_read_b64", "ds_read_u", "ds_read_i"),
+    *("flat_load_dword", "flat_load_u", "flat_load_s"),
+)
+_OFFSETS = ("offset0", "offset1", "offset")
 _EXEC, _VCC, _SCC = 3 << 126, 3 << 106, 1 << 128
 
 _found: WeakKeyDictionary[Kernel, tuple[int, ...]] = WeakKeyDictionary()
@@ -58,9 +64,19 @@ def polls_of(kernel: Kernel) -> tuple[int, ...]:
 
 
 def _polls(kernel: Kernel) -> set[int]:
+    code_object = kernel.code_object
+    entries = {each.entry for each in code_object.kernels.values()}
+    polls = _polls_of_function(kernel, kernel.entry, kernel.code_bytes & ~3)
+    for start, size, _ in code_object.functions:
+        if start not in entries:
+            polls |= _polls_of_function(kernel, start, size & ~3)
+    return polls
+
+
+def _polls_of_function(kernel: Kernel, start: int, size: int) -> set[int]:
     heads: dict[int, list[Instruction]] = {}
     polls: set[int] = set()
-    for head, code in _short_loops(kernel):
+    for head, code in _short_loops(kernel, start, size):
         waiting = _waiting_in(code)
         if waiting:
             heads[head] = [code[pc] for pc in waiting]
@@ -68,7 +84,7 @@ def _polls(kernel: Kernel) -> set[int]:
     if not polls:
         return polls
     try:
-        nodes = graph(kernel)
+        nodes = graph(kernel, start)
     except UnsupportedInstruction:
         return polls
     before = predecessors(nodes)
@@ -77,10 +93,11 @@ def _polls(kernel: Kernel) -> set[int]:
     return polls
 
 
-def _short_loops(kernel: Kernel) -> Iterator[tuple[int, dict[int, Instruction]]]:
+def _short_loops(
+    kernel: Kernel, start: int, size: int
+) -> Iterator[tuple[int, dict[int, Instruction]]]:
     """Yield the heads of the loops that may do nothing but wait, and their code."""
     image, target = kernel.code_object.image, kernel.code_object.target_name
-    start, size = kernel.entry, kernel.code_bytes & ~3
     words = np.frombuffer(bytes(image[start : start + size]), "<u4")
     distance = (words & 0xFFFF).astype(np.int16)
     branches = (words >> 23 == _SOPP) & np.isin(words >> 16 & 0x7F, _BRANCHES)
@@ -111,9 +128,11 @@ def _waiting_in(code: dict[int, Instruction]) -> list[int]:
 
 
 def _may_wait(inst: Instruction) -> bool:
-    return (inst.mnemonic.startswith(_READS) and "_tr_" not in inst.mnemonic) or (
-        inst.encoding == "DS" and "_rtn_" in inst.mnemonic
-    )
+    if inst.mnemonic.startswith("flat_atomic_"):
+        return inst.vector_writes != 0
+    if inst.encoding == "DS" and "_rtn_" in inst.mnemonic:
+        return True
+    return inst.mnemonic.startswith(_READS) and "_tr_" not in inst.mnemonic
 
 
 def _works(inst: Instruction) -> bool:
@@ -187,8 +206,7 @@ def _first_tests(
             inst = nodes[pc].inst
             alike = any(
                 inst.mnemonic == read.mnemonic
-                and inst.fields["offset0"] == read.fields["offset0"]
-                and inst.fields["offset1"] == read.fields["offset1"]
+                and all(inst.fields.get(name) == read.fields.get(name) for name in _OFFSETS)
                 for read in reads
             )
             if alike and _decides(_straight(nodes, pc), inst):
