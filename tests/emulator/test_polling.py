@@ -6,6 +6,7 @@ import pytest
 
 from cupygemm.emulator import run
 from cupygemm.emulator.device import Memory
+from cupygemm.emulator.errors import KernelFault
 from cupygemm.emulator.targets import TARGETS
 from cupygemm.emulator.units.polling import polls_of
 from tests.emulator.assembly import load_kernel
@@ -104,13 +105,17 @@ def test_what_does_not_wait(name: str) -> None:
     assert len(found(DATA[name])) == (SPIN in DATA[name])
 
 
-# Wave 0 writes a word, then sets the flag for which wave 1 waits before it reads the word.
-HAND_OVER = """
+CLEAR = """
     v_mov_b32 v1, 0
     v_mov_b32 v2, 0
-    ds_write_b32 v2, v1
+    ds_write2_b32 v2, v1, v1 offset1:1
     s_waitcnt lgkmcnt(0)
     s_barrier
+"""
+# Wave 0 writes a word, then sets the flag for which wave 1 waits before it reads the word.
+HAND_OVER = (
+    CLEAR
+    + """
     v_cmp_gt_u32 vcc, 64, v0
     s_cbranch_vccz again
     v_mov_b32 v1, 7
@@ -126,6 +131,34 @@ HAND_OVER = """
     s_waitcnt lgkmcnt(0)
     s_endpgm
 """
+)
+# Waves 1 to 3 read a word, and {signals} sets a flag. Wave 0 waits for the flag before it writes
+# the word.
+READERS = (
+    CLEAR
+    + """
+    v_mov_b32 v1, 1
+    v_cmp_gt_u32 vcc, 64, v0
+    s_cbranch_vccnz again
+    ds_read_b32 v3, v2 offset:4
+    s_waitcnt lgkmcnt(0)
+    {signals}
+    ds_add_u32 v2, v1
+    s_endpgm
+    again:
+    ds_read_b32 v3, v2
+    s_waitcnt lgkmcnt(0)
+    s_movk_i32 s7, {enough}
+    v_cmp_gt_u32 vcc, s7, v3
+    s_cbranch_vccnz again
+    ds_write_b32 v2, v1 offset:4
+    s_endpgm
+"""
+)
+ONLY_WAVE_3 = """
+    v_cmp_lt_u32 vcc, 191, v0
+    s_and_b64 exec, exec, vcc
+"""
 
 
 def test_the_next_kernel_has_flags_of_its_own() -> None:
@@ -134,3 +167,19 @@ def test_the_next_kernel_has_flags_of_its_own() -> None:
     for before in ("", "s_nop 0\n" * 5):
         kernel = load_kernel(before + HAND_OVER, memory, lds=64)
         run.launch(kernel, (1, 1, 1), (128, 1, 1), 0, b"", memory, TARGETS["gfx942"])
+
+
+def test_every_reader_is_compared_with_the_flag() -> None:
+    """Wave 3, which reads last, has set the flag; waves 1 and 2 have not."""
+    memory = Memory()
+
+    def launch(signals: str, enough: int) -> None:
+        body = READERS.format(signals=signals, enough=enough)
+        kernel = load_kernel(body, memory, lds=64)
+        run.launch(kernel, (1, 1, 1), (256, 1, 1), 0, b"", memory, TARGETS["gfx942"])
+
+    launch("", 3 * 64)
+    with pytest.raises(KernelFault) as caught:
+        launch(ONLY_WAVE_3, 64)
+    assert caught.value.kind == "LDS race: write after another wave's read"
+    assert "which wave 1 read at" in caught.value.detail

@@ -105,6 +105,8 @@ static uint64_t plain_reads(const struct lds_view *v, uint64_t exec, const uint3
                             int bytes) {
     if (!v->m->shadow)
         return 0;
+    if (v->reads)
+        return exec;
     struct common_records c;
     if (have_common(v, exec, address, bytes, &c) && plainly_readable(v, c.write)) {
         const struct record next = {c.write, read_word(v, c.read)};

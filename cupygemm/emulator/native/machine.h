@@ -156,7 +156,8 @@ struct machine {
     struct issue *lds_history; /* (num_waves, HISTORY), by sequence number modulo HISTORY */
     struct issue *vm_history;
     struct lds_flags *flags; /* (workgroups,) NULL: no loop of the kernel waits for a flag in LDS */
-    const int64_t *polls;    /* (num_polls,) program counters of the instructions that do */
+    int32_t *reads; /* (workgroups, shadow_stride, waves_per_group) with flags: last read of each */
+    const int64_t *polls; /* (num_polls,) program counters of the instructions that do */
     struct global_record *global_shadow; /* NULL: races in global memory are not looked for */
     struct line_record *global_lines;
     const int32_t *vm_passed;

@@ -35,6 +35,7 @@ struct lds_view {
     uint64_t new_read;       /* read word of this operation */
     uint64_t new_write;      /* write word of this operation */
     struct lds_flags *flags; /* of the workgroup, or NULL */
+    int32_t *reads;          /* with flags, (records, waves): number of each wave's last read */
     /* By bits 32-36 of a write word: how many such writes are ordered before this operation. */
     int32_t ordered[2 * MAX_WAVES];
 };
@@ -61,6 +62,7 @@ static inline struct lds_view lds_view(struct machine *m, int64_t wave, uint64_t
         .new_read = seq | 1ull << (32 + own) | epoch | own << 60,
         .new_write = seq | own << 32 | how | WRITTEN,
         .flags = m->flags ? m->flags + group : NULL,
+        .reads = m->reads ? m->reads + group * m->shadow_stride * m->waves_per_group : NULL,
     };
     const int32_t *lds = m->lds_released + v.wave_ids[0], *vm = m->vm_released + v.wave_ids[0];
     for (int64_t other = 0; other < m->waves_per_group; other++) { /* they follow one another */
@@ -147,19 +149,37 @@ static inline int check_overwrite(const struct lds_view *v, uint64_t write, int 
     return race(v, RACE_WRITE_WRITE, lane, address, bytes, other_writer_of(write), false, 0);
 }
 
-/* Check a write against the reads of the granule. The last reader stands for all: once it has
- * passed a barrier after its read, so have those that read before it (flags may order them one by
- * one: then a race with an earlier reader is missed). If the writer itself read last and has not
- * waited for that read, the epoch tells. */
-static inline int check_readers(const struct lds_view *v, uint64_t read, int lane, uint32_t address,
-                                int bytes) {
+/* The last read of a granule by each wave of the workgroup. */
+static inline int32_t *reads_of(const struct lds_view *v, const struct record *r) {
+    return v->reads + (r - v->records) * v->m->waves_per_group;
+}
+
+/* Check a write against each wave's last read, as flags order waves one by one. */
+static inline int check_each_reader(const struct lds_view *v, const struct record *r,
+                                    uint32_t others, int lane, uint32_t address, int bytes) {
+    for (uint32_t left = others; left; left &= left - 1) {
+        uint32_t wave = (uint32_t)__builtin_ctz(left), seq = (uint32_t)reads_of(v, r)[wave];
+        if (after(seq, v->ordered[wave]))
+            return race(v, RACE_WRITE_READ, lane, address, bytes, wave, false, seq);
+    }
+    return OK;
+}
+
+/* Check a write against the reads of the granule. Without flags, the last reader stands for all:
+ * once it has passed a barrier after its read, so have those that read before it. If the writer
+ * itself read last and has not waited for that read, the epoch tells. */
+static inline int check_readers(const struct lds_view *v, const struct record *r, int lane,
+                                uint32_t address, int bytes) {
+    uint64_t read = r->read;
     uint32_t others = readers_of(read) & ~(1u << v->own);
     if (!others)
         return OK;
+    if (v->reads)
+        return check_each_reader(v, r, others, lane, address, bytes);
     uint32_t last = last_reader_of(read);
     if (!after(read, last == v->own ? v->released : v->ordered[last]))
         return OK;
-    if (last == v->own && ((read & EPOCH) != v->epoch || v->flags))
+    if (last == v->own && (read & EPOCH) != v->epoch)
         return OK;
     if (last == v->own) /* which read of the other wave it was is not on record */
         return race(v, RACE_WRITE_READ, lane, address, bytes, (uint32_t)__builtin_ctz(others),
@@ -167,11 +187,12 @@ static inline int check_readers(const struct lds_view *v, uint64_t read, int lan
     return race(v, RACE_WRITE_READ, lane, address, bytes, last, false, (uint32_t)read);
 }
 
-/* Readers of an earlier epoch are forgotten, unless another wave's read of then is in flight. */
+/* Readers of an earlier epoch are forgotten, unless another wave's read of then is in flight, or
+ * each wave's last read is known. */
 static inline uint64_t read_word(const struct lds_view *v, uint64_t old) {
     uint32_t last = last_reader_of(old);
     bool same = (old & EPOCH) == v->epoch;
-    bool in_flight = (last != v->own) & after(old, v->ordered[last]);
+    bool in_flight = (v->reads != NULL) | ((last != v->own) & after(old, v->ordered[last]));
     return v->new_read | ((same | in_flight) ? old & READERS : 0);
 }
 
@@ -179,7 +200,8 @@ static inline uint64_t read_word(const struct lds_view *v, uint64_t old) {
 static inline bool plainly_writable(const struct lds_view *v, const struct record *r) {
     uint32_t last = last_reader_of(r->read);
     bool unread = !(readers_of(r->read) & ~(1u << v->own));
-    bool reads_ordered = !after(r->read, last == v->own ? v->released : v->ordered[last]);
+    bool reads_ordered =
+        !v->reads & !after(r->read, last == v->own ? v->released : v->ordered[last]);
     bool unwritten = !(r->write & WRITTEN);
     bool write_ordered = ordered(v, r->write) & !(r->write & SEVERAL);
     return (unread | reads_ordered) & (unwritten | write_ordered);
@@ -204,6 +226,8 @@ static inline int shadow_read(const struct lds_view *v, int lane, uint32_t addre
         if (code)
             return code;
         r[i].read = read_word(v, r[i].read);
+        if (v->reads)
+            reads_of(v, r + i)[v->own] = (int32_t)v->seq;
     }
     return OK;
 }
@@ -219,7 +243,7 @@ static inline int shadow_write(const struct lds_view *v, int lane, uint32_t addr
     for (int i = 0; i < n; i++) {
         size_t done = (size_t)i << shift;
         uint64_t word = v->new_write;
-        int code = check_readers(v, r[i].read, lane, address, bytes);
+        int code = check_readers(v, r + i, lane, address, bytes);
         if (!code)
             code = check_overwrite(v, r[i].write, lane, address, bytes);
         if (code == RACE_WRITE_WRITE &&
@@ -252,7 +276,7 @@ static inline int shadow_atomic(const struct lds_view *v, int lane, uint32_t add
     struct record *r = granules(v, address, bytes, &n);
     for (int i = 0; i < n; i++) {
         bool compares = v->new_write & BY_COMPARE;
-        int code = compares ? OK : check_readers(v, r[i].read, lane, address, bytes);
+        int code = compares ? OK : check_readers(v, r + i, lane, address, bytes);
         if (!code)
             code = check_overwrite(v, r[i].write, lane, address, bytes);
         if (!code && !(r[i].write & BY_ATOMIC))

@@ -196,7 +196,7 @@ class Machine:
     def _watch_flags(self, state: State) -> None:
         """Let C follow the flags in LDS for which loops of the kernel wait."""
         self.kernel = state.kernel
-        for name in ("polls", "flags"):
+        for name in ("polls", "flags", "reads"):
             self.arrays.pop(name, None)
             setattr(self.struct, name, None)
         self.struct.num_polls = 0
@@ -205,6 +205,14 @@ class Machine:
             self._point("polls", np.array(polls, np.int64))
             self._point("flags", np.zeros((len(state.lds), _FLAGS_DWORDS), np.int32))
             self.struct.num_polls = len(polls)
+            self._note_reads()
+
+    def _note_reads(self) -> None:
+        """Let C note the last read of each wave, as flags order waves one by one."""
+        shape = *self.arrays["shadow"].shape, self.struct.waves_per_group
+        reads = self.arrays.get("reads")
+        if reads is None or reads.shape != shape:
+            self._point("reads", np.zeros(shape, np.int32))
 
     def zeroed(self) -> list[NDArray[Any]]:
         """Return the records of accesses, which are 0 when a batch starts."""
@@ -255,6 +263,8 @@ class Machine:
         shadow = self.arrays.get("shadow")
         if shadow is None or shadow.shape != shape:
             self._set_shadow(np.zeros(shape, RECORD), shift)
+            if "flags" in self.arrays:
+                self._note_reads()
 
     def refine_shadow(self, shift: int) -> None:
         """Divide the granules of the LDS shadow into ``2**shift`` bytes, repeating the records.
@@ -263,6 +273,8 @@ class Machine:
         """
         times = 1 << (self.struct.shadow_shift - shift)
         self._set_shadow(np.repeat(self.arrays["shadow"], times, axis=1), shift)
+        if "reads" in self.arrays:
+            self._point("reads", np.repeat(self.arrays["reads"], times, axis=1))
         _granules[self.state.kernel] = shift
 
 

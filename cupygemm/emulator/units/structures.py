@@ -55,7 +55,7 @@ class MachineStruct(Structure):
             """
             pointer vgpr sgpr lds scratch shadow workgroup wave_in_group wave_ids
             pointer lds_issued lds_released lds_waited vm_issued vm_released vm_waited barrier_epoch
-            pointer starts ends lds_history vm_history flags polls global_shadow global_lines
+            pointer starts ends lds_history vm_history flags reads polls global_shadow global_lines
             pointer vm_passed clock acquired releases rivals stretches defined
             pointer undefined undefined_scalar origin origin_scalar lds_undefined lds_origin
             pointer scratch_defined scratch_origin
