@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from cupygemm.emulator.code_object import Kernel
 from cupygemm.emulator.findings import Findings
 from cupygemm.emulator.isa import AGPR0, APERTURE_PRIVATE, APERTURE_SHARED, EXEC, FLAT_SCRATCH
-from cupygemm.emulator.state import LANES, SCRATCH_BASE, State, register_file
+from cupygemm.emulator.state import LANES, SCRATCH_BASE, State, aligned_zeros, register_file
 from cupygemm.emulator.targets import Target
 from cupygemm.emulator.work_items import (
     batch_places,
@@ -264,7 +264,7 @@ class Dispatch:
             vgpr=register_file(waves),
             sgpr=np.zeros((128, waves), np.uint32),
             scc=np.zeros(waves, bool),
-            lds=np.zeros((groups, self.lds_bytes), np.uint8),
+            lds=aligned_zeros((groups, self.lds_bytes), np.uint8),
             pc=np.full(waves, self.kernel.entry + (256 if preload else 0), np.int64),
             workgroup=np.repeat(np.arange(groups, dtype=np.int32), per_group),
             wave_in_group=np.tile(np.arange(per_group, dtype=np.int32), groups),

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 GPR_INDEX, VSKIP = 1 << 27, 1 << 28  # bits of MODE
 LANES = 64
+_CACHE_LINE = 64  # bytes of the host's
 _PADDING = 17  # waves; a row of 256 waves is then no multiple of 64 KiB
 # Base address that the private segment buffer and FLAT_SCRATCH carry on targets without architected
 # scratch. Wave w of the batch has its window at SCRATCH_BASE + w * 64 * bytes; a MUBUF access with
@@ -308,13 +309,24 @@ class Group:
         return self.waves
 
 
+def aligned_zeros(shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
+    """Return zeros that begin at a cache line, so that no vector of the host crosses two.
+
+    Like those of `numpy.zeros`, pages cost nothing until they are accessed.
+    """
+    size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+    room = np.zeros(size + _CACHE_LINE, np.uint8)
+    start = -room.ctypes.data % _CACHE_LINE
+    return room[start : start + size].view(dtype).reshape(shape)
+
+
 def register_file(waves: int) -> U32:
     """Return vector registers that hold 0, uint32 (512, waves, 64); unused pages cost nothing.
 
     Many waves are padded, so that the rows of a wave do not share sets of the processor's cache.
     """
     padded = waves if waves < LANES else waves + _PADDING
-    rows: U32 = np.zeros((512, padded, LANES), np.uint32)[:, :waves]
+    rows: U32 = aligned_zeros((512, padded, LANES), np.uint32)[:, :waves]
     return rows
 
 
@@ -328,7 +340,7 @@ def rows_of(mask: int) -> NDArray[np.intp]:
 
 def zeroed_rows(like: U32) -> U32:
     """Return zeros with the shape and the strides of vector registers."""
-    rows: U32 = np.zeros((512, like.strides[0] // (4 * LANES), LANES), np.uint32)
+    rows: U32 = aligned_zeros((512, like.strides[0] // (4 * LANES), LANES), np.uint32)
     return rows[:, : like.shape[1]]
 
 

@@ -15,8 +15,15 @@ import functools
 import platform
 from pathlib import Path
 
+_IS_X86 = platform.machine() in ("x86_64", "AMD64")
 # AVX-512 holds 64 lanes in four registers; by default, clang uses half of its width.
-_WIDE = ("-mprefer-vector-width=512",) if platform.machine() in ("x86_64", "AMD64") else ()
+_WIDE = ("-mprefer-vector-width=512",) if _IS_X86 else ()
+# A gather takes longer than its loads on many processors (AMD's, and Intel's since a flaw in it was
+# mended). zig ignores -mno-gather, and gcc has no such option.
+_FEATURES = ("+prefer-no-gather", "+prefer-no-scatter") if _IS_X86 else ()
+_WITHOUT_GATHERS = tuple(
+    word for each in _FEATURES for word in ("-Xclang", "-target-feature", "-Xclang", each)
+)
 OPTIONS = (
     "-std=gnu11",
     "-O3",
@@ -47,16 +54,19 @@ def library() -> ctypes.CDLL:
     from cupygemm._build.host_compiler import host_compiler_version, host_shared_library
     from cupygemm._build.toolchain import CompileError
 
-    sources = _sources("*.c")
-    key: list[str | bytes] = [*OPTIONS, host_compiler_version(), _processor()]
+    sources, compiler = _sources("*.c"), host_compiler_version()
+    options = OPTIONS
+    if compiler.startswith("zig"):
+        options += _WITHOUT_GATHERS
+    key: list[str | bytes] = [*options, compiler, _processor()]
     for path in [*sources, *_sources("*.h")]:
         key += [path.name, path.read_bytes()]
 
     def build(output: Path) -> None:
         try:
-            host_shared_library(sources, output, options=OPTIONS, link_options=_WITHOUT_RUNTIME)
+            host_shared_library(sources, output, options=options, link_options=_WITHOUT_RUNTIME)
         except CompileError:  # a processor whose half-precision conversions are functions
-            host_shared_library(sources, output, options=OPTIONS, link_options=_WITH_RUNTIME)
+            host_shared_library(sources, output, options=options, link_options=_WITH_RUNTIME)
 
     built = get_or_build("native", key, ".so", build)
     return ctypes.CDLL(str(built))

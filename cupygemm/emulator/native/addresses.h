@@ -12,12 +12,12 @@
  * them. */
 struct access {
     uint64_t exec, to_lds, to_scratch;
-    uint64_t address[LANES]; /* global, or offset into LDS or private memory */
-    uint8_t bytes[LANES];    /* of the access that are within a buffer's bounds */
-    uint8_t count[LANES];    /* dwords, likewise */
-    bool partial;            /* some lane is out of a buffer's bounds */
-    int adjacent;            /* lanes 0, 1, ... of global memory, see adjacent_lanes */
-    uint8_t *pointer[LANES];
+    LINE_ALIGNED uint64_t address[LANES]; /* global, or offset into LDS or private memory */
+    uint8_t bytes[LANES];                 /* of the access that are within a buffer's bounds */
+    uint8_t count[LANES];                 /* dwords, likewise */
+    bool partial;                         /* some lane is out of a buffer's bounds */
+    int adjacent;                         /* lanes 0, 1, ... of global memory, see adjacent_lanes */
+    LINE_ALIGNED uint8_t *pointer[LANES];
 };
 
 static const uint64_t BUFFER_ADDRESS = (1ull << 48) - 1;

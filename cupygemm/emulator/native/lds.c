@@ -43,7 +43,7 @@ struct lds_access {
     uint64_t exec; /* the lanes that access LDS */
     bool partial;  /* an active lane is outside LDS, where that is no fault */
     int64_t data, result;
-    uint32_t address[LANES];
+    LINE_ALIGNED uint32_t address[LANES];
     uint8_t count[LANES]; /* dwords that each lane accesses, where some access none */
 };
 
@@ -192,8 +192,9 @@ static void move_access(struct machine *m, const struct operation *op, struct ld
     }
 }
 
+/* `v` is the view of the wave before, if there was one. */
 static int memory_instruction(struct machine *m, const struct operation *op, int64_t wave,
-                              uint64_t exec, uint32_t pc) {
+                              uint64_t exec, uint32_t pc, struct lds_view *v) {
     struct lds_access access[2];
     int code = OK;
     for (int i = 0; i <= op->pair && !code; i++)
@@ -205,16 +206,16 @@ static int memory_instruction(struct machine *m, const struct operation *op, int
                                    op->kind != LOAD);
     if (code)
         return code;
-    struct lds_view v = lds_view(m, wave, how_it_writes(op));
-    bool polls = v.flags && is_poll(m, pc);
+    view_next(v, m, wave, how_it_writes(op));
+    bool polls = v->flags && is_poll(m, pc);
     if (!polls) /* a wave that waits long keeps what it did before on record */
-        note_issue(&v, pc);
+        note_issue(v, pc);
     for (int i = 0; i <= op->pair && !code; i++)
-        code = check_access(m, op, &v, &access[i], pc, polls);
-    if (v.flags && !code && op->kind != LOAD && !op->pair && access[0].exec)
-        release_flag(&v, access[0].exec, access[0].address, op->kind == ATOMIC, (int32_t)v.seq);
+        code = check_access(m, op, v, &access[i], pc, polls);
+    if (v->flags && !code && op->kind != LOAD && !op->pair && access[0].exec)
+        release_flag(v, access[0].exec, access[0].address, op->kind == ATOMIC, (int32_t)v->seq);
     for (int i = 0; i <= op->pair && !code; i++)
-        move_access(m, op, &v, exec, &access[i]);
+        move_access(m, op, v, exec, &access[i]);
     return code;
 }
 
@@ -372,6 +373,7 @@ static void exchange(struct machine *m, const struct operation *op, int64_t wave
 int lds_instruction(struct machine *m, const struct operation *op, const int64_t *ids,
                     int64_t first, int64_t step, int64_t count, uint32_t pc) {
     struct waves list = {ids, first, step, count};
+    struct lds_view view = {0};
     for (int64_t position = 0; position < count; position++) {
         int64_t wave = wave_at(list, position);
         uint64_t exec = scalar64(m, EXEC, wave);
@@ -384,7 +386,7 @@ int lds_instruction(struct machine *m, const struct operation *op, const int64_t
         case SWIZZLE: exchange(m, op, wave, exec); break;
         case TRANSPOSE: code = transpose(m, op, wave, exec, pc); break;
         case APPEND: code = append(m, op, wave, exec, pc); break;
-        default: code = memory_instruction(m, op, wave, exec, pc);
+        default: code = memory_instruction(m, op, wave, exec, pc, &view);
         }
         if (code) {
             m->fault.position = (int32_t)position;

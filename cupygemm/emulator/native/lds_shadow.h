@@ -50,6 +50,101 @@ static inline uint64_t read_lanes(const struct lds_view *view, uint64_t exec,
     return careful;
 }
 
+/* The same for many lanes, without a branch for each. Their records are fetched first, then looked
+ * at as vectors, and noted last. This is right where lanes share records, too: what an access of
+ * this instruction leaves there has the outcome of what was there, and is noted again unchanged. A
+ * lane that is switched off repeats the first that is not. */
+enum { MANY_LANES = 48 };
+
+struct fetched {
+    LINE_ALIGNED uint64_t write[LANES], read[LANES];
+    int32_t writes[LANES], reads[LANES]; /* how many of that wave's writes and reads are ordered */
+};
+
+static inline bool has_many(uint64_t exec) { return __builtin_popcountll(exec) >= MANY_LANES; }
+
+static inline void place_lanes(const struct lds_view *v, uint64_t exec, const uint32_t *address,
+                               uint32_t *place) {
+    const uint32_t first = address[first_lane(exec)] >> v->m->shadow_shift;
+    const int shift = (int)v->m->shadow_shift;
+    for (int lane = 0; lane < LANES; lane++)
+        place[lane] = exec >> lane & 1 ? address[lane] >> shift : first;
+}
+
+static inline void fetch_records(const struct record *r, const uint32_t *place,
+                                 const int32_t *writes, const int32_t *reads, struct fetched *f) {
+    for (int lane = 0; lane < LANES; lane++) {
+        const struct record *at = r + place[lane];
+        uint64_t write = at->write, read = at->read;
+        f->write[lane] = write;
+        f->read[lane] = read;
+        f->writes[lane] = writes[write >> 32 & (2 * MAX_WAVES - 1)];
+        f->reads[lane] = reads[last_reader_of(read)];
+    }
+}
+
+__attribute__((always_inline)) static inline uint64_t
+read_many(const struct lds_view *v, uint64_t exec, const uint32_t *address, int n) {
+    const uint64_t epoch = v->epoch, new_read = v->new_read, own = v->own;
+    struct record *records = v->records;
+    uint32_t place[LANES];
+    uint64_t next[4][LANES], careful = 0;
+    struct fetched f;
+    place_lanes(v, exec, address, place);
+    for (int i = 0; i < n; i++) {
+        fetch_records(records + i, place, v->ordered, v->ordered, &f);
+        for (int lane = 0; lane < LANES; lane++) {
+            uint64_t write = f.write[lane], read = f.read[lane];
+            bool good = ((write & (WRITTEN | TAINTED)) == WRITTEN) & !after(write, f.writes[lane]);
+            bool same = (read & EPOCH) == epoch;
+            bool in_flight = (read >> 60 != own) & after(read, f.reads[lane]);
+            next[i][lane] = new_read | ((same | in_flight) ? read & READERS : 0);
+            careful |= (uint64_t)!good << lane;
+        }
+    }
+    if (!careful)
+        for (int lane = 0; lane < LANES; lane++)
+            for (int i = 0; i < n; i++)
+                records[place[lane] + (uint32_t)i].read = next[i][lane];
+    else
+        for (uint64_t left = exec & ~careful; left; left &= left - 1)
+            for (int i = 0; i < n; i++)
+                records[place[first_lane(left)] + (uint32_t)i].read = next[i][first_lane(left)];
+    return careful & exec;
+}
+
+__attribute__((always_inline)) static inline uint64_t
+write_many(const struct lds_view *v, uint64_t exec, const uint32_t *address, int n) {
+    const struct record next = {v->new_write, 0};
+    const uint64_t others = READERS & ~(1ull << (32 + v->own));
+    struct record *records = v->records;
+    uint32_t place[LANES];
+    uint64_t careful = 0;
+    struct fetched f;
+    int32_t reads[MAX_WAVES];
+    memcpy(reads, v->ordered, sizeof reads);
+    reads[v->own] = v->released;
+    place_lanes(v, exec, address, place);
+    for (int i = 0; i < n; i++) {
+        fetch_records(records + i, place, v->ordered, reads, &f);
+        for (int lane = 0; lane < LANES; lane++) {
+            uint64_t write = f.write[lane], read = f.read[lane];
+            bool reads_ordered = !(read & others) | !after(read, f.reads[lane]);
+            bool write_ordered = !after(write, f.writes[lane]) & !(write & SEVERAL);
+            careful |= (uint64_t)!(reads_ordered & (!(write & WRITTEN) | write_ordered)) << lane;
+        }
+    }
+    if (!careful)
+        for (int lane = 0; lane < LANES; lane++)
+            for (int i = 0; i < n; i++)
+                records[place[lane] + (uint32_t)i] = next;
+    else
+        for (uint64_t left = exec & ~careful; left; left &= left - 1)
+            for (int i = 0; i < n; i++)
+                records[place[first_lane(left)] + (uint32_t)i] = next;
+    return careful & exec;
+}
+
 /* Whether all lanes access places that follow one another. */
 static inline bool is_stretch(uint64_t exec, const uint32_t *address, int bytes) {
     uint32_t different = 0, last = address[0] + (uint32_t)((LANES - 1) * bytes);
@@ -117,11 +212,12 @@ static uint64_t plain_reads(const struct lds_view *v, uint64_t exec, const uint3
             c.first[i].read = c.first[i].read ? next.read : unread;
         return 0;
     }
+    const bool many = has_many(exec);
     switch (bytes >> v->m->shadow_shift) {
-    case 1: return read_lanes(v, exec, address, 1);
-    case 2: return read_lanes(v, exec, address, 2);
-    case 3: return read_lanes(v, exec, address, 3);
-    case 4: return read_lanes(v, exec, address, 4);
+    case 1: return many ? read_many(v, exec, address, 1) : read_lanes(v, exec, address, 1);
+    case 2: return many ? read_many(v, exec, address, 2) : read_lanes(v, exec, address, 2);
+    case 3: return many ? read_many(v, exec, address, 3) : read_lanes(v, exec, address, 3);
+    case 4: return many ? read_many(v, exec, address, 4) : read_lanes(v, exec, address, 4);
     default: return exec;
     }
 }
@@ -180,10 +276,11 @@ static uint64_t plain_writes(const struct lds_view *v, uint64_t exec, const uint
             c.first[i] = next;
         return 0;
     }
+    const bool many = has_many(exec);
     switch (bytes >> v->m->shadow_shift) {
-    case 1: return write_lanes(v, exec, address, 1);
-    case 2: return write_lanes(v, exec, address, 2);
-    case 4: return write_lanes(v, exec, address, 4);
+    case 1: return many ? write_many(v, exec, address, 1) : write_lanes(v, exec, address, 1);
+    case 2: return many ? write_many(v, exec, address, 2) : write_lanes(v, exec, address, 2);
+    case 4: return many ? write_many(v, exec, address, 4) : write_lanes(v, exec, address, 4);
     default: return exec;
     }
 }

@@ -267,6 +267,9 @@ struct operation {
     uint8_t lanes[LANES]; /* source lane of a swizzle */
 };
 
+/* Arrays of lanes begin at a cache line, so that no vector crosses two. */
+#define LINE_ALIGNED _Alignas(64)
+
 static inline int64_t wave_at(struct waves w, int64_t position) {
     return w.ids ? w.ids[position] : w.first + position * w.step;
 }

@@ -37,7 +37,7 @@ struct lds_view {
     struct lds_flags *flags; /* of the workgroup, or NULL */
     int32_t *reads;          /* with flags, (records, waves): number of each wave's last read */
     /* By bits 32-36 of a write word: how many such writes are ordered before this operation. */
-    int32_t ordered[2 * MAX_WAVES];
+    LINE_ALIGNED int32_t ordered[2 * MAX_WAVES];
 };
 
 static inline int32_t later(int32_t a, int32_t b) {
@@ -46,45 +46,65 @@ static inline int32_t later(int32_t a, int32_t b) {
 
 /* Add what a wave knows by flags. A function of its own: in a loop that does without flags, too,
  * vectors are loaded under a mask from where there are none, which takes hundreds of cycles. */
-__attribute__((noinline, unused)) static void
-order_by_flags(const struct machine *m, const struct lds_flags *flags, uint32_t own,
-               int32_t *ordered) {
+__attribute__((noinline, unused)) static void order_by_flags(const struct machine *m,
+                                                             const struct lds_flags *flags,
+                                                             uint32_t own, int32_t *ordered) {
     for (int64_t other = 0; other < m->waves_per_group; other++) {
         ordered[other] = later(ordered[other], flags->lds[own][other]);
         ordered[MAX_WAVES + other] = later(ordered[MAX_WAVES + other], flags->vm[own][other]);
     }
 }
 
-static inline struct lds_view lds_view(struct machine *m, int64_t wave, uint64_t how) {
-    int64_t group = m->workgroup[wave];
+/* Fill in what differs between the waves of a workgroup. */
+static inline void view_wave(struct lds_view *v, int64_t wave, uint64_t how) {
+    const struct machine *m = v->m;
     uint64_t own = (uint64_t)m->wave_in_group[wave];
     uint32_t seq = (uint32_t)(how & BY_LOAD ? m->vm_issued : m->lds_issued)[wave];
-    uint64_t epoch = (uint64_t)m->barrier_epoch[group] << 48 & EPOCH;
-    struct lds_view v = {
-        .m = m,
-        .bytes = m->lds + group * m->lds_bytes,
-        .records = m->shadow + group * m->shadow_stride,
-        .wave_ids = m->wave_ids + group * MAX_WAVES,
-        .wave = wave,
-        .own = (uint32_t)own,
-        .seq = seq,
-        .released = m->lds_released[wave],
-        .epoch = epoch,
-        .new_read = seq | 1ull << (32 + own) | epoch | own << 60,
-        .new_write = seq | own << 32 | how | WRITTEN,
-        .flags = m->flags ? m->flags + group : NULL,
-        .reads = m->reads ? m->reads + group * m->shadow_stride * m->waves_per_group : NULL,
-    };
-    const int32_t *lds = m->lds_released + v.wave_ids[0], *vm = m->vm_released + v.wave_ids[0];
+    v->wave = wave;
+    v->own = (uint32_t)own;
+    v->seq = seq;
+    v->released = m->lds_released[wave];
+    v->new_read = seq | 1ull << (32 + own) | v->epoch | own << 60;
+    v->new_write = seq | own << 32 | how | WRITTEN;
+    v->ordered[own] = m->lds_issued[wave];
+    v->ordered[MAX_WAVES + own] = m->vm_waited[wave];
+}
+
+static inline void view_workgroup(struct lds_view *v, struct machine *m, int64_t wave,
+                                  uint64_t how) {
+    int64_t group = m->workgroup[wave];
+    v->m = m;
+    v->bytes = m->lds + group * m->lds_bytes;
+    v->records = m->shadow + group * m->shadow_stride;
+    v->wave_ids = m->wave_ids + group * MAX_WAVES;
+    v->epoch = (uint64_t)m->barrier_epoch[group] << 48 & EPOCH;
+    v->flags = m->flags ? m->flags + group : NULL;
+    v->reads = m->reads ? m->reads + group * m->shadow_stride * m->waves_per_group : NULL;
+    const int32_t *lds = m->lds_released + v->wave_ids[0], *vm = m->vm_released + v->wave_ids[0];
     for (int64_t other = 0; other < m->waves_per_group; other++) { /* they follow one another */
-        v.ordered[other] = lds[other];
-        v.ordered[MAX_WAVES + other] = vm[other];
+        v->ordered[other] = lds[other];
+        v->ordered[MAX_WAVES + other] = vm[other];
     }
-    if (v.flags)
-        order_by_flags(m, v.flags, v.own, v.ordered);
-    v.ordered[own] = m->lds_issued[wave];
-    v.ordered[MAX_WAVES + own] = m->vm_waited[wave];
+    if (v->flags)
+        order_by_flags(m, v->flags, (uint32_t)m->wave_in_group[wave], v->ordered);
+    view_wave(v, wave, how);
+}
+
+static inline struct lds_view lds_view(struct machine *m, int64_t wave, uint64_t how) {
+    struct lds_view v = {0};
+    view_workgroup(&v, m, wave, how);
     return v;
+}
+
+/* View the next wave that executes the instruction; `v` is 0 at first. */
+static inline void view_next(struct lds_view *v, struct machine *m, int64_t wave, uint64_t how) {
+    if (!v->m || v->flags || m->workgroup[wave] != m->workgroup[v->wave]) {
+        view_workgroup(v, m, wave, how);
+        return;
+    }
+    v->ordered[v->own] = m->lds_released[v->wave];
+    v->ordered[MAX_WAVES + v->own] = m->vm_released[v->wave];
+    view_wave(v, wave, how);
 }
 
 static inline void note_issue(const struct lds_view *v, uint32_t pc) {

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from cupygemm.emulator.isa import APERTURE_PRIVATE, APERTURE_SHARED
 from cupygemm.emulator.marks import marks_of
 from cupygemm.emulator.native import library
-from cupygemm.emulator.state import LANES, SCRATCH_BASE, Group, State
+from cupygemm.emulator.state import LANES, SCRATCH_BASE, Group, State, aligned_zeros
 from cupygemm.emulator.units.faults import FaultCode, dropped_codes, memory_fault
 from cupygemm.emulator.units.native_form import address_of
 from cupygemm.emulator.units.polling import polls_of
@@ -262,7 +262,7 @@ class Machine:
         shape = len(state.lds), -(-state.lds.shape[1] >> COARSEST) << (COARSEST - shift)
         shadow = self.arrays.get("shadow")
         if shadow is None or shadow.shape != shape:
-            self._set_shadow(np.zeros(shape, RECORD), shift)
+            self._set_shadow(aligned_zeros(shape, RECORD), shift)
             if "flags" in self.arrays:
                 self._note_reads()
 
@@ -272,7 +272,10 @@ class Machine:
         Later launches of the kernel start with granules of this size.
         """
         times = 1 << (self.struct.shadow_shift - shift)
-        self._set_shadow(np.repeat(self.arrays["shadow"], times, axis=1), shift)
+        coarse = self.arrays["shadow"]
+        records = aligned_zeros((len(coarse), coarse.shape[1] * times), RECORD)
+        records[:] = np.repeat(coarse, times, axis=1)
+        self._set_shadow(records, shift)
         if "reads" in self.arrays:
             self._point("reads", np.repeat(self.arrays["reads"], times, axis=1))
         _granules[self.state.kernel] = shift
