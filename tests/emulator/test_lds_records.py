@@ -1,0 +1,116 @@
+"""Accesses of many lanes to LDS leave the records, and find the faults, of one lane after another.
+
+C looks at the records of a few lanes one by one, at those of many lanes as vectors, and at those of
+a stretch as they lie in memory.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from ctypes import c_uint32
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cupygemm.emulator.state import LANES, State
+from cupygemm.emulator.units import bind
+from cupygemm.emulator.units.machine import c_function, machine_of
+from tests.emulator.harness import ALL_LANES, assemble, make_state, set_exec
+
+WAVES, LDS_BYTES, ADDRESS, DATA = 4, 2048, 0, 4
+EVERY_CODE = (1 << 64) - 1
+TAINTED, SEVERAL = 1 << 45, 1 << 38  # of a write, as in shadow.h
+
+
+@functools.cache
+def step(text: str, width: int) -> Any:
+    """Return the step of a read or a write of `width` bits."""
+    registers = f"v{DATA}" if width == 32 else f"v[{DATA}:{DATA + width // 32 - 1}]"
+    operands = {"read": f"{registers}, v0", "write": f"v0, {registers}"}[text]
+    return bind(assemble(f"ds_{text}_b{width} {operands}"), make_state().target)
+
+
+def execute(state: State, text: str, width: int, wave: int, mask: int, ignored: int = 0) -> int:
+    """Execute the instruction in one wave, without its issue; return C's code."""
+    operation, machine = step(text, width).operation, machine_of(state)
+    set_exec(state, mask)
+    machine.struct.ignored = ignored
+    call = c_function("lds_instruction", c_uint32)
+    return int(call(machine.address, operation.address, None, wave, 1, 1, 16))
+
+
+def random_lanes(rng: np.random.Generator, size: int) -> np.ndarray:
+    """Return addresses: anywhere in a small part of LDS, with strides, and in order."""
+    lane = np.arange(LANES)
+    places = {
+        "anywhere": rng.integers(0, 96, LANES),
+        "strided": rng.integers(0, 8) + 2 * (lane % 48),
+        "in order": lane,
+        "shared": lane // 8,
+    }
+    return size * np.minimum(places[rng.choice(list(places))], LDS_BYTES // size - 1)
+
+
+def histories(width: int) -> Iterator[tuple[State, np.random.Generator]]:
+    """Yield states after random accesses, whatever they race with, and random barriers."""
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        state = make_state(waves=WAVES, lds_bytes=LDS_BYTES, seed=seed)
+        for _ in range(rng.integers(1, 12)):
+            wave = int(rng.integers(WAVES))
+            state.vgpr[ADDRESS, wave] = random_lanes(rng, width // 8)
+            state.lds_issued[wave] += 1
+            mask = int(rng.integers(1, ALL_LANES, dtype=np.uint64)) if rng.random() < 0.5 else -1
+            text = "read" if rng.random() < 0.5 else "write"
+            while execute(state, text, width, wave, mask & ALL_LANES, EVERY_CODE):
+                machine_of(state).refine_shadow(machine_of(state).struct.needed_shift)
+            if rng.random() < 0.4:
+                passed = rng.random(WAVES) < 0.8
+                state.lds_released[passed] = state.lds_issued[passed]
+                state.barrier_epoch += 1
+        flag(state, rng)
+        yield state, rng
+
+
+def flag(state: State, rng: np.random.Generator) -> None:
+    """Let some places have undefined bits, and others be stored by several waves."""
+    arrays = machine_of(state).arrays
+    writes = arrays["shadow"]["write"]
+    kinds, written = rng.random(writes.shape), writes != 0
+    writes[written & (kinds < 0.1)] |= np.uint64(TAINTED)
+    writes[written & (kinds > 0.9)] |= np.uint64(SEVERAL | int(rng.integers(WAVES)) << 40)
+    arrays["lds_undefined"][:] = rng.integers(0, 2, state.lds.shape)
+
+
+@pytest.mark.parametrize("text", ["read", "write"])
+@pytest.mark.parametrize("width", [32, 64, 96, 128])
+def test_many_lanes_are_noted_as_one_after_another(text: str, width: int) -> None:
+    outcomes = set()
+    for state, rng in histories(width):
+        machine, wave = machine_of(state), int(rng.integers(WAVES))
+        state.vgpr[ADDRESS, wave] = random_lanes(rng, width // 8)
+        state.lds_issued[wave] += 1
+        missing = rng.integers(0, LANES, rng.integers(0, 8))
+        mask = ALL_LANES & ~sum(1 << int(lane) for lane in set(missing))
+        records, before = machine.arrays["shadow"], machine.arrays["shadow"].copy()
+        lds, vgpr = state.lds.copy(), state.vgpr.copy()
+        machine.arrays["undefined"][:16] = 0
+        code, lanes = execute(state, text, width, wave, mask), machine.struct.fault.lanes
+        together, undefined = records.copy(), machine.arrays["undefined"]
+        noted = undefined[:16].copy()
+        records[:], undefined[:16] = before, 0
+        codes = []
+        for lane in range(LANES):
+            state.lds[:], state.vgpr[:] = lds, vgpr
+            codes.append(execute(state, text, width, wave, mask & 1 << lane))
+        first = next((each for each in codes if each), 0)
+        assert code == first
+        if first:
+            assert lanes == sum(1 << lane for lane, each in enumerate(codes) if each == first)
+        np.testing.assert_array_equal(together, records)
+        if not first:
+            np.testing.assert_array_equal(noted, undefined[:16])
+        outcomes.add(bool(code))
+    assert outcomes == {False, True}
