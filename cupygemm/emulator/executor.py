@@ -17,7 +17,7 @@ import numpy as np
 
 from cupygemm.emulator.definedness.uses import follow
 from cupygemm.emulator.errors import Fault, KernelFault, UnsupportedInstruction
-from cupygemm.emulator.lds_variables import variable_at
+from cupygemm.emulator.lds_variables import private_array_at, variable_at
 from cupygemm.emulator.marks import marks_of
 from cupygemm.emulator.native_loop import (
     DONE,
@@ -248,6 +248,9 @@ class Executor:
         in_lds = "LDS" in fault.kind or (fault.kind == "deadlock" and not fault.is_global)
         if in_lds and fault.address is not None:
             variable = variable_at(state.kernel, fault.address)
+            detail += f"\n{variable}" * bool(variable)
+        if "private memory" in fault.kind and fault.address is not None:
+            variable = private_array_at(state.kernel, fault.address)
             detail += f"\n{variable}" * bool(variable)
         return KernelFault(
             kernel=state.kernel.name,

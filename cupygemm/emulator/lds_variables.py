@@ -1,4 +1,4 @@
-"""Name the element of a ``__shared__`` variable behind an address, from a kernel's source.
+"""Name the element of a ``__shared__`` variable or a private array behind an address, from source.
 
     source ─► declarations in the kernel ─► sizes ─► LLVM's layout ─► equal to the kernel's LDS?
 
@@ -7,6 +7,10 @@ are read from the source here, and laid out as LLVM does (AMDGPULowerModuleLDS: 
 grows with the size to 16, then by size, then by mangled name). Only if the result is as large as
 the kernel's LDS, without a gap, is an element named; variables of functions that the kernel calls,
 or types that are not known here, therefore leave all addresses without a name.
+
+A private array that the compiler does not keep in registers begins the private memory of a
+work-item. It is named if neither the kernel nor a function that it may call declares another, and
+the kernel has no more private memory than this one takes.
 """
 
 from __future__ import annotations
@@ -35,6 +39,14 @@ _SCALARS = {
 _MOST_VARIABLES = 8  # of which subsets are tried
 _NOISE = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\])*"', re.DOTALL)
 _DECLARATION = re.compile(r"(?<!extern )__shared__\s+([^;{}]+);")
+_PRIVATE = re.compile(  # an array of any type, initialised by a list if at all
+    r"(?<=[;{})])\s*([\w:<>,*\s]+?\b\w+\s*(?:\[[^\]]*\]\s*)+[^;{}()=]*)(?:=?\s*\{[^;]*\})?;"
+)
+_NOT_PRIVATE = re.compile(
+    r"\s*(?:return|else|typedef|extern|static)\b|.*\b__(?:shared|constant|device)__"
+)
+_OTHER_KERNEL = re.compile(r"\b__global__\b(?=[^;]*?\{)")
+_FRAME = 32  # bytes by which a stack frame may be larger than what lies in it
 _ALIGNED = re.compile(r"(?:__attribute__\s*\(\(aligned|alignas|__align__)\s*\((\d+)\)+")
 _TYPE = re.compile(
     r"((?:(?:volatile|const|static|signed|unsigned|long|short)\s+)*(?:\w+(?:::\w+)*)??)\s*"
@@ -106,16 +118,65 @@ def variable_at(kernel: Kernel, address: int) -> str:
     text = line_table(kernel.code_object).source_of(kernel.entry)
     for each in variables(text, kernel.name, kernel.lds_bytes):
         if each.offset <= address < each.offset + each.size:
-            index, byte = divmod(address - each.offset, each.element_bytes)
-            places: list[int] = []
-            for extent in reversed(each.extents):
-                index, place = divmod(index, extent)
-                places.insert(0, place)
-            element = each.name + "".join(f"[{place}]" for place in places)
-            extents = "".join(f"[{extent}]" for extent in each.extents)
-            inside = f"byte {byte} of " if byte else ""
-            return f"{inside}{element} lies there: {each.type} {each.name}{extents} in LDS"
+            return f"{_element(each, address)} in LDS"
     return ""
+
+
+def private_array_at(kernel: Kernel, address: int) -> str:
+    """Describe the element at an address in private memory; "" if it is not known.
+
+    Parameters
+    ----------
+    kernel : Kernel
+    address : int
+        Offset in the private memory of a work-item.
+    """
+    if not hasattr(kernel, "code_object"):  # a single instruction, outside a kernel
+        return ""
+    text = line_table(kernel.code_object).source_of(kernel.entry)
+    found = private_array(text, kernel.name, kernel.scratch_bytes)
+    if found is None or not 0 <= address < found.size:
+        return ""
+    return f"{_element(found, address)} in private memory"
+
+
+def _element(variable: Variable, address: int) -> str:
+    index, byte = divmod(address - variable.offset, variable.element_bytes)
+    places: list[int] = []
+    for extent in reversed(variable.extents):
+        index, place = divmod(index, extent)
+        places.insert(0, place)
+    element = variable.name + "".join(f"[{place}]" for place in places)
+    extents = "".join(f"[{extent}]" for extent in variable.extents)
+    inside = f"byte {byte} of " if byte else ""
+    return f"{inside}{element} lies there: {variable.type} {variable.name}{extents}"
+
+
+def private_array(text: str, kernel: str, scratch_bytes: int) -> Variable | None:
+    """Return the only private array of a kernel and of what it may call; None if it is not certain.
+
+    Parameters
+    ----------
+    text : str
+        The source.
+    kernel : str
+        The name of the kernel, as mangled.
+    scratch_bytes : int
+        Private memory of a work-item.
+    """
+    text = _NOISE.sub(" ", text)
+    body = _body(text, kernel)
+    functions = _OTHER_KERNEL.split(text)[0]
+    for part in _OTHER_KERNEL.split(text)[1:]:
+        functions += part[_end_of(part, part.find("{"), "{}") :]
+    arrays = (each[1] for each in _PRIVATE.finditer(f"{functions};{body}"))
+    declared = [each for each in arrays if not _NOT_PRIVATE.match(each)]
+    if len(declared) != 1:
+        return None
+    made = list(_declared(declared[0], *_names(text)))
+    if len(made) != 1 or not made[0].size <= scratch_bytes < made[0].size + _FRAME:
+        return None
+    return replace(made[0], offset=0)
 
 
 def variables(text: str, kernel: str, lds_bytes: int) -> list[Variable]:
@@ -132,15 +193,7 @@ def variables(text: str, kernel: str, lds_bytes: int) -> list[Variable]:
     """
     text = _NOISE.sub(" ", text)
     body = _body(text, kernel)
-    constants = {
-        found[1] or found[3]: (found[2] or found[4]).strip() for found in _CONSTANT.finditer(text)
-    }
-    types = dict(_SCALARS)
-    for each in _VECTOR_TYPE.finditer(text):
-        base, name, count = (each[1], each[2], each[3]) if each[1] else each.group(5, 4, 6)
-        lanes = _evaluated(count, constants)
-        if base in types and lanes:
-            types[name] = types[base] * lanes
+    types, constants = _names(text)
     made: list[Variable] = []
     for declaration in _DECLARATION.finditer(body):
         found_here = list(_declared(declaration[1], types, constants))
@@ -160,6 +213,20 @@ def variables(text: str, kernel: str, lds_bytes: int) -> list[Variable]:
     )
     fitting = [part for part in parts if _total(part) == lds_bytes]
     return fitting[0] if len(fitting) == 1 else []
+
+
+def _names(text: str) -> tuple[dict[str, int], dict[str, str]]:
+    """Return the bytes of the types, and the constants, that a source defines."""
+    constants = {
+        found[1] or found[3]: (found[2] or found[4]).strip() for found in _CONSTANT.finditer(text)
+    }
+    types = dict(_SCALARS)
+    for each in _VECTOR_TYPE.finditer(text):
+        base, name, count = (each[1], each[2], each[3]) if each[1] else each.group(5, 4, 6)
+        lanes = _evaluated(count, constants)
+        if base in types and lanes:
+            types[name] = types[base] * lanes
+    return types, constants
 
 
 def _body(text: str, kernel: str) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cupygemm.emulator.lds_variables import variables
+from cupygemm.emulator.lds_variables import private_array, variables
 
 TYPES = """
 #define TILE 16
@@ -94,3 +94,49 @@ def test_a_report_names_the_element(cp: ModuleType, device: Any) -> None:
         cp.RawKernel(source, "turn")((1,), (128,), (cp.zeros(128, "i2"),))
     last = str(raised.value).splitlines()[-1]
     assert last == "  tile[1][0] lies there: short tile[2][64] in LDS"
+
+
+PRIVATE = (  # declarations, and whether the array is known
+    ("float part[TILE / 4][5];", True),
+    ("int part[20] = {}; for (int j = 0; j < 20; j++) part[j] = in[j];", True),
+    ("half8 part[4]; __shared__ int other[3]; other[in[0] & 1] = 1;", True),
+    ("float part[20]; int other[9]; other[in[0]] = 1; out[1] = other[in[1]];", False),
+    ("struct Own { float a, b; }; Own part[9];", False),
+    ("int part[20]; const int* other[2] = {in, in + 1}; out[1] = *other[in[0]];", False),
+    ("int part[20]; if (in[0]) return; else out[2];", True),
+)
+
+
+@pytest.mark.parametrize(("declarations", "known"), PRIVATE)
+def test_a_private_array_begins_private_memory(
+    cp: ModuleType, declarations: str, known: bool
+) -> None:
+    text = (
+        f'{TYPES}extern "C" __global__ void k(const int* in, unsigned* out) {{\n{declarations}\n'
+        "*(volatile char*)&part[in[0]] = 1;\n"
+        "out[0] = (unsigned)(unsigned long long)(__attribute__((address_space(5))) char*)&part;\n}"
+    )
+    function = cp.RawModule(code=text).get_function("k")
+    out = cp.full(8, 99, "u4")
+    function((1,), (1,), (cp.zeros(32, "i4"), out))
+    found = private_array(text, "k", function.local_size_bytes)
+    assert (found is not None) == known
+    if found is not None:
+        assert found.name == "part"
+        assert found.offset == int(out[0])
+
+
+def test_a_report_names_the_element_of_a_private_array(cp: ModuleType) -> None:
+    text = """extern "C" __global__ void other(int* out) {
+        int mine[9] = {}; mine[out[1]] = 1; out[0] = mine[out[2]];
+    }
+    extern "C" __global__ void k(const int* in, float* out) {
+        float part[4][5];
+        for (int i = 0; i < 4; i++)
+            for (int j = 0; j < 4; j++) part[i][j] = in[i];
+        out[threadIdx.x] = part[in[4]][in[5]];
+    }"""
+    function = cp.RawModule(code=text).get_function("k")
+    report = r"part\[2\]\[4\] lies there: float part\[4\]\[5\] in private memory"
+    with pytest.raises(Exception, match=report):
+        function((1,), (64,), (cp.array([0, 1, 2, 3, 2, 4], "i4"), cp.empty(64, "f4")))
