@@ -42,6 +42,7 @@ static void point(const struct lds_view *v, const uint32_t *address, uint8_t **p
 struct lds_access {
     uint64_t exec; /* the lanes that access LDS */
     bool partial;  /* an active lane is outside LDS, where that is no fault */
+    bool stretch;  /* all lanes access places that follow one another */
     int64_t data, result;
     LINE_ALIGNED uint32_t address[LANES];
     uint8_t count[LANES]; /* dwords that each lane accesses, where some access none */
@@ -61,19 +62,6 @@ static uint64_t disabled_lanes(const struct operation *op, uint64_t exec, const 
     return disabled & exec;
 }
 
-/* Whether every lane's address, also of those that are switched off, is in LDS and on a border of
- * its records. */
-static bool are_plain(const struct machine *m, const struct operation *op,
-                      const uint32_t *address) {
-    uint32_t bits = (uint32_t)op->bytes, high = 0;
-    for (int lane = 0; lane < LANES; lane++) {
-        bits |= address[lane];
-        high = address[lane] > high ? address[lane] : high;
-    }
-    bool aligned = !m->shadow || !(bits & (uint32_t)low_bits((int)m->shadow_shift));
-    return aligned && (int64_t)high + op->bytes <= m->lds_bytes;
-}
-
 static int resolve_lds(struct machine *m, const struct operation *op, int64_t wave, uint64_t exec,
                        bool second, struct lds_access *a) {
     lds_addresses(m, op, wave, second ? op->offset2 : op->offset, a->address);
@@ -81,8 +69,10 @@ static int resolve_lds(struct machine *m, const struct operation *op, int64_t wa
     a->result = second ? op->result + op->dwords : op->result;
     a->exec = exec;
     a->partial = false;
-    if (are_plain(m, op, a->address))
+    a->stretch = is_stretch(exec, a->address, op->bytes);
+    if (are_plain(m, op, a->address, a->stretch))
         return OK;
+    a->stretch = false;
     uint64_t outside = disabled_lanes(op, exec, a->address);
     int code = check_lds(m, exec & ~outside, a->address, op->bytes, op->kind != LOAD);
     if (ignores(m, LDS_OUT_OF_BOUNDS))
@@ -105,8 +95,8 @@ static int check_access(struct machine *m, const struct operation *op, struct ld
     case LOAD:
         if (polls)
             return poll_flags(v, op, a->exec, a->address, pc);
-        return shadow_reads(v, op, a->exec, a->address, a->result, pc);
-    case STORE: return shadow_writes(v, op, a->exec, a->address, a->data);
+        return shadow_reads(v, op, a->exec, a->address, a->stretch, a->result, pc);
+    case STORE: return shadow_writes(v, op, a->exec, a->address, a->stretch, a->data);
     default: /* ATOMIC */
         code =
             check_alignment(m, a->exec, a->address, op->bytes, op->bytes, ATOMIC_MISALIGNED, true);
@@ -166,7 +156,7 @@ static void move_access(struct machine *m, const struct operation *op, struct ld
                         uint64_t exec, const struct lds_access *a) {
     size_t pitch = (size_t)m->row_dwords;
     bool single = op->format == DWORDS && op->dwords == 1 && op->kind != ATOMIC && !a->partial;
-    if (single && is_stretch(exec, a->address, 4)) {
+    if (single && a->stretch) {
         move_stretch(m, op, v, a);
         return;
     }
@@ -315,7 +305,8 @@ static int transpose(struct machine *m, const struct operation *op, int64_t wave
     note_issue(&v, pc);
     if (ignores(m, LDS_OUT_OF_BOUNDS))
         exec &= ~outside_lds(m, exec, address, op->bytes);
-    uint64_t careful = plain_reads(&v, exec, address, op->bytes);
+    uint64_t careful =
+        plain_reads(&v, exec, address, is_stretch(exec, address, op->bytes), op->bytes);
     struct fault first;
     for (uint64_t left = careful; left; left &= left - 1) {
         int lane = first_lane(left), found = shadow_read(&v, lane, address[lane], op->bytes);

@@ -173,10 +173,10 @@ static inline bool are_equal(const struct record *r, int64_t count) {
     return !different;
 }
 
-static inline bool have_common(const struct lds_view *v, uint64_t exec, const uint32_t *address,
+static inline bool have_common(const struct lds_view *v, bool stretch, const uint32_t *address,
                                int bytes, struct common_records *found) {
     int shift = (int)v->m->shadow_shift;
-    if (bytes & ((1 << shift) - 1) || !is_stretch(exec, address, bytes))
+    if (!stretch || bytes & ((1 << shift) - 1))
         return false;
     const struct record *r = v->records + (address[0] >> shift);
     int64_t count = LANES * bytes >> shift;
@@ -195,15 +195,16 @@ static inline bool have_common(const struct lds_view *v, uint64_t exec, const ui
     return !different;
 }
 
-/* Note the plain reads of a wave; returns the lanes that remain to be looked at. */
+/* Note the plain reads of a wave, of a stretch or not; returns the lanes that remain to be looked
+ * at. */
 static uint64_t plain_reads(const struct lds_view *v, uint64_t exec, const uint32_t *address,
-                            int bytes) {
+                            bool stretch, int bytes) {
     if (!v->m->shadow)
         return 0;
     if (v->reads)
         return exec;
     struct common_records c;
-    if (have_common(v, exec, address, bytes, &c) && plainly_readable(v, c.write)) {
+    if (have_common(v, stretch, address, bytes, &c) && plainly_readable(v, c.write)) {
         const struct record next = {c.write, read_word(v, c.read)};
         uint64_t unread = read_word(v, 0);
         for (int64_t i = 0; c.equal && i < c.count; i++)
@@ -224,9 +225,9 @@ static uint64_t plain_reads(const struct lds_view *v, uint64_t exec, const uint3
 
 /* The undefined bits of what is read go to the registers from `result` on. */
 static int shadow_reads(const struct lds_view *v, const struct operation *op, uint64_t exec,
-                        const uint32_t *address, int64_t result, uint32_t pc) {
+                        const uint32_t *address, bool stretch, int64_t result, uint32_t pc) {
     struct machine *m = v->m;
-    uint64_t careful = plain_reads(v, exec, address, op->bytes);
+    uint64_t careful = plain_reads(v, exec, address, stretch, op->bytes);
     int code = OK;
     struct fault first;
     for (uint64_t left = careful; left; left &= left - 1) {
@@ -265,11 +266,11 @@ static inline uint64_t write_lanes(const struct lds_view *view, uint64_t exec,
 }
 
 static uint64_t plain_writes(const struct lds_view *v, uint64_t exec, const uint32_t *address,
-                             int bytes) {
+                             bool stretch, int bytes) {
     if (!v->m->shadow)
         return 0;
     struct common_records c;
-    if (have_common(v, exec, address, bytes, &c) &&
+    if (have_common(v, stretch, address, bytes, &c) &&
         plainly_writable(v, &(struct record){c.write, c.read})) {
         const struct record next = {v->new_write, 0};
         for (int64_t i = 0; i < c.count; i++)
@@ -286,10 +287,10 @@ static uint64_t plain_writes(const struct lds_view *v, uint64_t exec, const uint
 }
 
 static int shadow_writes(const struct lds_view *v, const struct operation *op, uint64_t exec,
-                         const uint32_t *address, int64_t data) {
+                         const uint32_t *address, bool stretch, int64_t data) {
     const uint32_t *row = vector_row(v->m, data, v->wave);
     size_t pitch = (size_t)v->m->row_dwords;
-    uint64_t careful = plain_writes(v, exec, address, op->bytes);
+    uint64_t careful = plain_writes(v, exec, address, stretch, op->bytes);
     int code = OK;
     struct fault first;
     for (uint64_t left = careful; left; left &= left - 1) {
