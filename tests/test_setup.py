@@ -221,6 +221,13 @@ def test_a_finished_set_up_is_not_repeated(
             {"UV_DEFAULT_INDEX": "https://a"},
         ),
         ("global.extra-index-url='file:///a file:///b'\n", {"UV_INDEX": "file:///a file:///b"}),
+        (
+            "global.constraint='/etc/a.txt /etc/b.txt'\n",
+            {
+                "UV_CONSTRAINT": "/etc/a.txt /etc/b.txt",
+                "UV_BUILD_CONSTRAINT": "/etc/a.txt /etc/b.txt",
+            },
+        ),
         (":env:.proxy='http://proxy:3128'\n", None),
     ],
 )

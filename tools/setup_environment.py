@@ -32,8 +32,9 @@ UV_SETTINGS = {
     "extra-index-url": ("UV_INDEX", " "),
     "find-links": ("UV_FIND_LINKS", ","),
     "cert": ("SSL_CERT_FILE", " "),
+    "constraint": ("UV_CONSTRAINT", " "),
 }
-PIP_SETTINGS = r"\b(no.index|proxy|trusted.host|constraint)='"
+PIP_SETTINGS = r"\b(no.index|proxy|trusted.host)='"
 
 
 def main():
@@ -195,6 +196,8 @@ def uv_settings(python):
     for name, value in settings.items():
         variable, separator = UV_SETTINGS[name]
         told[variable] = re.sub(r"(\\n|\s)+", separator, value).strip(separator)
+    if "UV_CONSTRAINT" in told:  # pip's also holds for what builds a package
+        told["UV_BUILD_CONSTRAINT"] = told["UV_CONSTRAINT"]
     return told
 
 
