@@ -167,6 +167,9 @@ class Program:
         return found
 
     def _instruction_or_none(self, pc: int) -> Instruction | None:
+        found = self._decoded.get(pc)
+        if found is not None:
+            return found
         try:
             return self._instruction(pc) if 0 <= pc < len(self.image) else None
         except UnsupportedInstruction:  # data, or code that is not executed

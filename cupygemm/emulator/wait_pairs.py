@@ -65,7 +65,7 @@ class Shadow:
 
 def is_mfma(inst: Instruction) -> bool:
     """Return whether an instruction is a matrix instruction, AGPR moves excluded."""
-    return inst.mnemonic.startswith(("v_mfma_", "v_smfmac_"))
+    return inst.encoding == "MFMA" and inst.mnemonic.startswith(("v_mfma_", "v_smfmac_"))
 
 
 def is_valu(inst: Instruction) -> bool:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
+import random
 import re
 from collections.abc import Iterator
 
 import pytest
 
-from cupygemm.emulator import code_object, wait_pairs
+from cupygemm.emulator import code_object, wait_pairs, wait_states
 from cupygemm.emulator.allocations import Memory
 from cupygemm.emulator.decode import decode
 from cupygemm.emulator.errors import KernelFault
@@ -180,6 +181,27 @@ def test_a_loop_is_followed_back() -> None:
     ]  # -5 dwords: to the start
     (found,) = hazards(program("gfx942", lines), "gfx942")
     assert (found.consumer, found.found) == (0, 1)
+
+
+@pytest.mark.parametrize("target", sorted(TARGETS))
+def test_a_glance_misses_nothing_that_the_search_finds(
+    target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = sorted({line for of, *pair, _, _ in CASES if of == target for line in pair})
+    kinds = [*program(target, [*lines, "s_nop 0", "s_nop 3", "v_mov_b32 v20, 0"]).values()]
+    draw = random.Random(1)
+    found = 0
+    for _ in range(200):
+        places, place = {}, 0
+        for inst in draw.choices(kinds, k=24):
+            places[place] = inst
+            place += inst.size
+        with_glance = hazards(places, target)
+        with monkeypatch.context() as patch:
+            patch.setattr(wait_states, "_is_harmless", lambda *_: False)
+            assert hazards(places, target) == with_glance
+        found += len(with_glance)
+    assert found > 400
 
 
 @pytest.fixture
