@@ -31,12 +31,23 @@ def flatten(path: str, generated: dict[str, str]) -> str:
         if name in seen:
             return ""
         seen.add(name)
-        text = generated[name] if name in generated else device_source(name)
-        text = text.replace("#pragma once\n", "")
-        body = _INCLUDE.sub(lambda match: expand(match["path"]), text)
+        parts = _split(generated[name]) if name in generated else _parts(name)
+        # Texts and included paths take turns.
+        body = "".join(expand(part) if place % 2 else part for place, part in enumerate(parts))
         return f"// ---- {name} ----\n{body.rstrip()}\n\n"
 
     return expand(path)
+
+
+@cache
+def _parts(path: str) -> list[str]:
+    """Return what `_split` makes of a file, which is part of many kernels."""
+    return _split(device_source(path))
+
+
+def _split(text: str) -> list[str]:
+    """Return the text before the first include, its path, the text up to the next, and so on."""
+    return _INCLUDE.split(text.replace("#pragma once\n", ""))
 
 
 @cache

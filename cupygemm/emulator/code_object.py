@@ -17,7 +17,11 @@ from typing import TYPE_CHECKING, Any
 from elftools.elf.elffile import ELFFile
 
 from cupygemm.emulator.elf import (
+    STT_AMDGPU_HSA_KERNEL,
+    STT_FUNC,
+    STT_OBJECT,
     InvalidCodeObject,
+    Symbol,
     damage_reported,
     image_of,
     metadata_of,
@@ -264,20 +268,19 @@ def read_resources(data: bytes) -> dict[str, dict[str, Any]]:
         return {entry[".name"]: entry for entry in metadata_of(elf).get("amdhsa.kernels", [])}
 
 
-def _collect_symbols(code_object: CodeObject, symbols: list[Any]) -> None:
+def _collect_symbols(code_object: CodeObject, symbols: list[Symbol]) -> None:
     functions = set()
     for sym in symbols:
-        kind, address, size = sym["st_info"]["type"], sym["st_value"], sym["st_size"]
-        if kind == "STT_OBJECT":
-            code_object.symbols[sym.name] = (code_object.base + address, size)
-        elif kind in ("STT_FUNC", "STT_AMDGPU_HSA_KERNEL"):
-            functions.add((address, size, sym.name))
+        if sym.kind == STT_OBJECT:
+            code_object.symbols[sym.name] = (code_object.base + sym.value, sym.size)
+        elif sym.kind in (STT_FUNC, STT_AMDGPU_HSA_KERNEL):
+            functions.add((sym.value, sym.size, sym.name))
     code_object.functions = sorted(functions)
 
 
-def _kernel(code_object: CodeObject, entry: dict[str, Any], symbols: list[Any]) -> Kernel:
+def _kernel(code_object: CodeObject, entry: dict[str, Any], symbols: list[Symbol]) -> Kernel:
     name, symbol = entry[".name"], entry[".symbol"]
-    address = next((sym["st_value"] for sym in symbols if sym.name == symbol), None)
+    address = next((sym.value for sym in symbols if sym.name == symbol), None)
     if address is None:
         raise InvalidCodeObject(f"kernel {name} has no descriptor symbol {symbol}")
     descriptor = Descriptor.parse(code_object.image[address : address + 64])

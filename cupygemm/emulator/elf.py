@@ -11,7 +11,7 @@ import contextlib
 import io
 import struct
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgpack
 from elftools.common.exceptions import ELFError
@@ -33,6 +33,9 @@ _DAMAGE = (
     ArithmeticError, UnicodeError, EOFError, struct.error,
 )  # fmt: skip
 _MACHINES = {target.elf_machine: target.name for target in TARGETS.values()}
+STT_OBJECT, STT_FUNC, STT_AMDGPU_HSA_KERNEL = 1, 2, 10
+_SYMBOL = struct.Struct("<IBBHQQ")  # name, type, visibility, section, value, size
+_SHN_UNDEF = 0
 _R_ABS32_LO, _R_ABS32_HI, _R_ABS64, _R_RELATIVE64 = 1, 2, 3, 13
 
 
@@ -110,18 +113,45 @@ def metadata_of(elf: ELFFile) -> dict[str, Any]:
     raise InvalidCodeObject("no AMDGPU metadata note: it was not compiled for the HSA runtime")
 
 
-def symbols_of(elf: ELFFile) -> list[Any]:
+class Symbol(NamedTuple):
+    """A symbol that a file defines.
+
+    Attributes
+    ----------
+    name : str
+    value, size : int
+    kind : int
+        ``STT_OBJECT`` and the like.
+    section : int
+        The number of its section, or a reserved number.
+    """
+
+    name: str
+    value: int
+    size: int
+    kind: int
+    section: int
+
+
+def symbols_of(elf: ELFFile) -> list[Symbol]:
     """Return the symbols that the file defines."""
+    # pyelftools would take half the time of loading a code object to read them.
     symbols = []
     for section in elf.iter_sections():
-        if isinstance(section, SymbolTableSection):
-            symbols += [s for s in section.iter_symbols() if s["st_shndx"] != "SHN_UNDEF"]
+        if not isinstance(section, SymbolTableSection):
+            continue
+        table, names = section.data(), section.stringtable.data()
+        whole = len(table) - len(table) % _SYMBOL.size
+        for start, info, _, number, value, size in _SYMBOL.iter_unpack(table[:whole]):
+            if number != _SHN_UNDEF:
+                name = names[start : names.index(b"\0", start)].decode(errors="replace")
+                symbols.append(Symbol(name, value, size, info & 15, number))
     return symbols
 
 
 def pointed_to(elf: ELFFile) -> dict[str, str]:
     """Return the symbols whose addresses the pointer variables of an object file hold, by name."""
-    at = {(sym["st_shndx"], sym["st_value"]): sym.name for sym in symbols_of(elf) if sym.name}
+    at = {(sym.section, sym.value): sym.name for sym in symbols_of(elf) if sym.name}
     found = {}
     for section in elf.iter_sections():
         if not isinstance(section, RelocationSection):
