@@ -161,6 +161,7 @@ def test_arrays_on_different_devices_are_refused(cp, monkeypatch, name):
         getattr(cupygemm, name)(*arguments)
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("dtype", ["d", "f", "F", "e"])
 @pytest.mark.parametrize(("m", "k"), [(40, 40), (5, 300)])
 def test_a_product_does_not_read_the_columns_beside_its_operand(cp, device, dtype, m, k):
