@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
+import random
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
 import numpy as np
@@ -22,6 +24,9 @@ from benchmarks.models.layers import FEW, MODELS, Layer, products
 from benchmarks.models.measure import COLD_BYTES, ROUNDS, STATES, measure, operands_of
 from benchmarks.models.peers import OURS, PEERS, Case
 from benchmarks.models.rotation import num_sets
+
+if TYPE_CHECKING:
+    from cupygemm._backends.hopper.plan import HopperChoice
 
 DTYPES: dict[str, np.dtype[Any]] = {
     "bf16": np.dtype(ml_dtypes.bfloat16),
@@ -33,8 +38,24 @@ DTYPES: dict[str, np.dtype[Any]] = {
 ORDERS = ("(n, k)", "(k, n)")
 
 
-def cases(options: argparse.Namespace) -> Iterator[tuple[Layer, str, Case]]:
-    """Yield the products that were asked for, each with its layer and the name of its type."""
+Chosen = tuple[Layer, str, Case]
+"""A product, with its layer and the name of its type."""
+
+
+def cases(options: argparse.Namespace) -> list[Chosen]:
+    """Return the products that were asked for; of each number of tokens, so many at random."""
+    every = list(_every_case(options))
+    if options.sample is None:
+        return every
+    rng = random.Random(options.seed)  # noqa: S311
+    chosen = set()
+    for tokens in dict.fromkeys(case.m for _, _, case in every):
+        numbers = [i for i, (_, _, case) in enumerate(every) if case.m == tokens]
+        chosen |= set(rng.sample(numbers, min(options.sample, len(numbers))))
+    return [every[i] for i in sorted(chosen)]
+
+
+def _every_case(options: argparse.Namespace) -> Iterator[Chosen]:
     for name in options.dtypes:
         for order in options.orders:
             for tokens, layer in products(options.models, options.tokens):
@@ -48,6 +69,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for layer, name, case in cases(options):
             _print(_described(layer, name, case) + (_chosen(case) if options.dry_run else ""))
         return
+    if options.processes:
+        _compile(cases(options), options.processes)
     records = _measured(options)
     for line in (*report.tables(records), "", *report.beside_random_shapes(records), ""):
         _print(line)
@@ -76,6 +99,13 @@ def _parser() -> argparse.ArgumentParser:
         help="how W is stored: '(n, k)', '(k, n)'; default: both",
     )
     parser.add_argument("--peers", nargs="*", choices=PEERS, default=PEERS)
+    parser.add_argument(
+        "--sample", type=int, metavar="N", help="N products of each number of tokens, at random"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="of the sample; default: 0")
+    parser.add_argument(
+        "--processes", type=int, default=0, help="compile our kernels in so many processes first"
+    )
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after so long")
     parser.add_argument("--output", type=Path, help="write all figures here, as JSON")
@@ -125,6 +155,18 @@ def _measured(options: argparse.Namespace) -> list[report.Record]:
     return records
 
 
+def _compile(chosen: Sequence[Chosen], processes: int) -> None:
+    """Compile the kernels of products into the cache, in processes that use no GPU."""
+    with multiprocessing.get_context("spawn").Pool(processes) as pool:
+        pool.map(_compile_case, [case for _, _, case in chosen], chunksize=1)
+
+
+def _compile_case(case: Case) -> None:
+    choice = _choice(case)
+    if choice is not None:
+        _ = choice.gemm
+
+
 def _line(record: report.Record) -> str:
     """Return a line of a product: our times, and the ratios of the peers."""
     parts = [f"{record['case']:18s} {record['dtype']} W {record['order']}"]
@@ -154,6 +196,12 @@ def _chosen(case: Case) -> str:
 
 def _config(case: Case) -> str:
     """Return the name of the configuration that the selector takes on an H200."""
+    choice = _choice(case)
+    return "" if choice is None else choice.config.name
+
+
+def _choice(case: Case) -> HopperChoice | None:
+    """Return what the selector takes on an H200; None where cuBLAS is faster."""
     from benchmarks.fit.layouts import layout_of
     from benchmarks.fit.samples import Product
     from cupygemm._backends.hopper.config import HopperArch
@@ -161,7 +209,7 @@ def _config(case: Case) -> str:
 
     kinds = {"bfloat16": "bf16", "float16": "f16", "float64": "f64"}
     if case.dtype.name not in kinds:
-        return ""
+        return None
     kind = kinds[case.dtype.name]
     product = Product(
         shape=(case.m, case.n, case.k),
@@ -171,9 +219,9 @@ def _config(case: Case) -> str:
         group="models",
     )
     try:
-        return choose(layout_of(product), HopperArch()).config.name
+        return choose(layout_of(product), HopperArch())
     except ValueError:  # cuBLAS is faster
-        return ""
+        return None
 
 
 def _print(line: str) -> None:

@@ -117,6 +117,18 @@ def test_the_command_lists_and_chooses_without_a_gpu(capsys):
     assert all("; 64x" in line or "; 128x" in line for line in capsys.readouterr().out.splitlines())
 
 
+def test_a_sample_has_so_many_products_of_each_number_of_tokens(capsys):
+    def listed(*options):
+        command.main(["--list", "--tokens", "8", "512", *options])
+        return capsys.readouterr().out.splitlines()
+
+    every, sample = listed(), listed("--sample", "5", "--seed", "3")
+    assert [sum(f": {tokens}x" in line for line in sample) for tokens in (8, 512)] == [5, 5]
+    assert sample == [line for line in every if line in sample]  # in the order of all
+    assert sample == listed("--sample", "5", "--seed", "3") != listed("--sample", "5")
+    assert listed("--sample", "1000") == every
+
+
 def test_the_chart_has_a_point_for_each_product(tmp_path):
     pytest.importorskip("matplotlib")
     from benchmarks.models import chart
