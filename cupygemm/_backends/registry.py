@@ -48,8 +48,7 @@ def backends_for(properties: DeviceProperties) -> tuple[Backend, ...]:
 
     found = [made for factory in _factories if (made := factory(properties)) is not None]
     last = backend.create(properties, tuple(found))
-    by_residues = modular.create((*found, last)) if found else None
-    return (*found, last) if by_residues is None else (*found, by_residues, last)
+    return (*found, modular.create((*found, last)), last) if found else (last,)
 
 
 @contextlib.contextmanager

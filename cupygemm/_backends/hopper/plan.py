@@ -9,6 +9,7 @@ result from the exchanged operands. No sum depends on timing.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import Any
 
@@ -84,7 +85,7 @@ class HopperChoice:
         epilogue = self.asked.epilogue
         return self.lower_triangle and epilogue is not None and epilogue.c is not None
 
-    @property
+    @functools.cached_property
     def gemm(self) -> Cubin:
         """Return the compiled GEMM kernel for one product."""
         return self.gemm_of(0)

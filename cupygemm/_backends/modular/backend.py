@@ -6,6 +6,7 @@ multiply the residues, so it takes them as an argument.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -39,11 +40,9 @@ from cupygemm._request.request import Request
 KernelsByType = dict[tuple[np.dtype[Any], int], Kernels]
 
 
-def create(others: Sequence[Backend]) -> Backend | None:
-    """Return the backend of a device; None if the first of its others does not multiply int8."""
-    shape = (1, 1, 64, 64)
-    residues = sums_request(shape, shape, (1, 1, 64 * I32.itemsize, I32.itemsize))
-    return ModularBackend(others) if others[0].supports(residues) else None
+def create(others: Sequence[Backend]) -> Backend:
+    """Return the backend of a device, given its others."""
+    return ModularBackend(others)
 
 
 class ModularBackend(NoExtras):
@@ -67,6 +66,8 @@ class ModularBackend(NoExtras):
         """Tell whether residues are asked for, and what is done to the sums is simple."""
         if not request.moduli:
             return Support("precision does not ask for products of int8")
+        if not self._has_int8:
+            return Support("no kernel for this device multiplies int8")
         epilogue, types = request.epilogue, request.types
         if epilogue is None:
             return SUPPORTED
@@ -115,6 +116,13 @@ class ModularBackend(NoExtras):
         if kernels is None:
             kernels = self._kernels[dtype, moduli] = Kernels(self._others[0], dtype, moduli)
         return _runner(request, ModularProduct(self._others, kernels))
+
+    @functools.cached_property
+    def _has_int8(self) -> bool:
+        """Whether the first of the others multiplies residues; to ask takes milliseconds."""
+        shape = (1, 1, 64, 64)
+        residues = sums_request(shape, shape, (1, 1, 64 * I32.itemsize, I32.itemsize))
+        return bool(self._others[0].supports(residues))
 
     def sparing(self, units: int) -> Backend:
         """Return this backend, whose products of residues leave compute units to other work."""

@@ -335,18 +335,18 @@ def test_a_split_product_writes_a_workspace():
 
 
 def test_other_nvidia_gpus_are_left_to_libraries():
+    values = {"major": 8, "minor": 0}
     ampere = DeviceProperties(
-        index=0,
-        name="NVIDIA A100",
-        is_hip=False,
-        is_emulated=False,
-        values={"major": 8, "minor": 0},
+        index=0, name="NVIDIA A100", is_hip=False, is_emulated=False, values=values
     )
     *_, backend = backends = backends_for(ampere)
     a = Operand((64, 64), (128, 2), np.dtype(np.float16))
-    assert [each.name for each in backends] == ["cublaslt", "cupy"]
+    assert [each.name for each in backends] == ["cublaslt", "modular", "cupy"]
     assert not backends[0].supports(make_request(a, a))
     assert backend.dtype(make_request(a, a)) == np.float16
+    wide = Operand((64, 64), (512, 8), np.dtype(np.float64))
+    by_residues = make_request(wide, wide, options=Options(precision="int8x14"))
+    assert str(backends[1].supports(by_residues).reason).startswith("no kernel for this device")
 
 
 def test_hopper_says_what_it_has():
