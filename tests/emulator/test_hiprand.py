@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
@@ -61,6 +63,32 @@ extern "C" __global__ void skip(unsigned* x) {
     hiprand_init(7, 1ull << 51, 0, &second);
     skipahead_sequence(1, &first);
     x[4] = hiprand(&first), x[5] = hiprand(&second);
+}
+"""
+POISSON = r"""
+#include <hiprand/hiprand_kernel.h>
+template <typename State> __device__ void draw(double lambda, unsigned* counts, double* uniform,
+                                               double* normal) {
+    State one, other, third;
+    hiprand_init(99, threadIdx.x, 0, &one);
+    other = third = one;
+    for (int i = 0; i < 8; ++i) counts[8 * threadIdx.x + i] = hiprand_poisson(&one, lambda);
+    for (int i = 0; i < 99; ++i) uniform[99 * threadIdx.x + i] = hiprand_uniform_double(&other);
+    for (int i = 0; i < 8; ++i) normal[8 * threadIdx.x + i] = hiprand_normal_double(&third);
+}
+#define DRAW(name, State)                                                                          \
+    extern "C" __global__ void name(double lambda, unsigned* counts, double* uniform,              \
+                                    double* normal) {                                              \
+        draw<State>(lambda, counts, uniform, normal);                                              \
+    }
+DRAW(philox, hiprandStatePhilox4_32_10_t)
+DRAW(xorwow, hiprandState_t)
+DRAW(mrg, hiprandStateMRG32k3a_t)
+extern "C" __global__ void four(double lambda, uint4* out) {
+    hiprandStatePhilox4_32_10_t state;
+    hiprand_init(99, threadIdx.x, 0, &state);
+    out[2 * threadIdx.x] = hiprand_poisson4(&state, lambda);
+    out[2 * threadIdx.x + 1] = hiprand_poisson4(&state, lambda);
 }
 """
 THREADS, SEED, OFFSET = 6, 0x1234_5678_9ABC_DEF0, 6
@@ -143,3 +171,44 @@ def test_jumps_add_up(cp: ModuleType, kernels: Any) -> None:
     x = cp.zeros(6, "u4")
     kernels.get_function("skip")((1,), (1,), (x,))
     assert x.get()[::2].tolist() == x.get()[1::2].tolist()
+
+
+def poisson(mean: float, uniform: Iterator[float]) -> int:
+    """Return a number by the methods of Knuth, and of Atkinson (PA)."""
+    if mean < 64:
+        product, count = next(uniform), 0
+        while product > math.exp(-mean):
+            product, count = product * next(uniform), count + 1
+        return count
+    beta = math.pi / math.sqrt(3 * mean)
+    k = math.log(0.767 - 3.36 / mean) - mean - math.log(beta)
+    while True:
+        u = next(uniform)
+        x = mean - math.log((1 - u) / u) / beta
+        count = math.floor(x + 0.5)
+        if count >= 0:
+            y, v = beta * (mean - x), next(uniform)
+            bound = k + count * math.log(mean) - math.lgamma(count + 1)
+            if y + math.log(v / (1 + math.exp(y)) ** 2) <= bound:
+                return count
+
+
+@pytest.mark.parametrize(
+    ("name", "mean"), [("philox", 3.5), ("xorwow", 100.0), ("mrg", 64.0), ("philox", 5000.0)]
+)
+def test_poisson_numbers(cp: ModuleType, name: str, mean: float) -> None:
+    module = cp.RawModule(code=POISSON)
+    counts, normal = cp.empty((64, 8), "u4"), cp.empty((64, 8))
+    uniform = cp.empty((64, 99))
+    module.get_function(name)((1,), (64,), (cp.float64(mean), counts, uniform, normal))
+    if mean > 4000:
+        expected = np.round(np.sqrt(mean) * normal.get() + mean)
+    else:
+        streams = [iter(row) for row in uniform.get().tolist()]
+        expected = np.array([[poisson(mean, row) for _ in range(8)] for row in streams])
+    assert (counts.get() == expected).all()
+    assert abs(expected.mean() - mean) < 4 * (mean / expected.size) ** 0.5
+    if name == "philox":
+        four = cp.empty_like(counts)
+        module.get_function("four")((1,), (64,), (cp.float64(mean), four))
+        assert (four == counts).all()

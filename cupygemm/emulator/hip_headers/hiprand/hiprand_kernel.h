@@ -1,11 +1,12 @@
 /* hipRAND's device interface, for Philox4x32-10, XORWOW (the default) and MRG32k3a.
  *
  * Integers and uniform numbers are rocRAND's bit for bit; normal numbers may differ from a GPU's in
- * their last bits. Not here: Sobol, MTGP32, Poisson and discrete distributions. */
+ * their last bits. Not here: Sobol, MTGP32 and discrete distributions. */
 #pragma once
 
 #include <hiprand/detail/distributions.h>
 #include <hiprand/detail/engines.h>
+#include <hiprand/detail/poisson.h>
 
 typedef hiprandState hiprandState_t;
 typedef hiprandStateXORWOW hiprandStateXORWOW_t;
