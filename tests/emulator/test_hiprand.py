@@ -212,3 +212,23 @@ def test_poisson_numbers(cp: ModuleType, name: str, mean: float) -> None:
         four = cp.empty_like(counts)
         module.get_function("four")((1,), (64,), (cp.float64(mean), four))
         assert (four == counts).all()
+
+
+def test_rocrand_has_the_same_numbers(cp: ModuleType) -> None:
+    code = r"""
+    #include <rocrand_kernel.h>
+    extern "C" __global__ void both(unsigned* words, float* reals) {
+        rocrand_state_philox4x32_10 state;
+        hiprandStatePhilox4_32_10_t same;
+        rocrand_init(5, threadIdx.x, 3, &state);
+        hiprand_init(5, threadIdx.x, 3, &same);
+        words[2 * threadIdx.x] = rocrand(&state), words[2 * threadIdx.x + 1] = hiprand(&same);
+        reals[2 * threadIdx.x] = rocrand_uniform4(&state).w;
+        reals[2 * threadIdx.x + 1] = hiprand_uniform4(&same).w;
+    }
+    """
+    words, reals = cp.zeros((8, 2), "u4"), cp.zeros((8, 2), "f4")
+    cp.RawModule(code=code).get_function("both")((1,), (8,), (words, reals))
+    for numbers in (words, reals):
+        assert (numbers[:, 0] == numbers[:, 1]).all()
+        assert len(set(numbers[:, 0].tolist())) == 8

@@ -1,0 +1,4 @@
+/* As with -I/opt/rocm/include/rocrand. */
+#pragma once
+
+#include <rocrand/rocrand_kernel.h>
