@@ -63,7 +63,7 @@ def _add_refit(parser: argparse.ArgumentParser, name: str, data: str) -> None:
 
 
 def _add_network(parser: argparse.ArgumentParser) -> None:
-    present = sorted(DATA.glob("hopper.jsonl.xz"))
+    present = sorted(DATA.glob("hopper*.jsonl.xz"))
     parser.add_argument("--data", type=Path, nargs="+", default=present)
     parser.add_argument("--write", action="store_true", help="write the weights if better")
     parser.add_argument("--steps", type=int, default=600, help="of the optimisation")

@@ -54,11 +54,15 @@ class Other(NamedTuple):
 
 def arch_of(file: SampleFile) -> HopperArch:
     """Return the GPU of a file's sweeps, as the models see it."""
-    found = {(machine["device"], machine["num_sms"]) for machine in file.machines}
+    usual = HopperArch().hbm_bytes_per_clock
+    found = {
+        (machine["device"], machine["num_sms"], machine.get("hbm_bytes_per_clock", usual))
+        for machine in file.machines
+    }
     if len(found) != 1:
         raise SystemExit(f"{file.path} has samples of {len(found)} GPUs: {found}; refit them apart")
-    ((part, num_sms),) = found
-    return HopperArch(part=part, num_sms=num_sms)
+    ((part, num_sms, hbm_bytes_per_clock),) = found
+    return HopperArch(part=part, num_sms=num_sms, hbm_bytes_per_clock=hbm_bytes_per_clock)
 
 
 def rows_of(file: SampleFile) -> list[fitting.Row]:

@@ -60,6 +60,7 @@ class HopperKernels:
             "date": dt.datetime.now(dt.UTC).date().isoformat(),
             "unit": self.unit,
             "num_sms": properties["multiProcessorCount"],
+            "hbm_bytes_per_clock": self.arch.hbm_bytes_per_clock,
             "cuda": cp.cuda.runtime.driverGetVersion(),
             "compiler": f"NVRTC {find_nvrtc().version}",
             "cupy": cp.__version__,
@@ -131,7 +132,7 @@ def _arch_at_hand() -> HopperArch:
     name, capability = properties["name"].decode(), (properties["major"], properties["minor"])
     if capability != (9, 0):
         raise SystemExit(f"sweep: {name} has compute capability {capability}; Hopper has (9, 0)")
-    return HopperArch(part=name, num_sms=properties["multiProcessorCount"])
+    return HopperArch.of_device(name, properties)
 
 
 def _copies(choice: HopperChoice, a: Any, b: Any) -> Callable[[], None] | None:

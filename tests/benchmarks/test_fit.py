@@ -290,3 +290,12 @@ def test_the_loss_of_the_network_has_the_gradient_that_it_says():
         moved = weights.copy()
         moved[place] += 1e-6
         assert (loss(moved)[0] - value) / 1e-6 == pytest.approx(gradient[place], rel=1e-3, abs=1e-5)
+
+
+def test_samples_are_of_a_gpu_with_its_bandwidth(tmp_path):
+    file = SampleFile(tmp_path / "samples.xz")
+    file.add_machine({**MACHINE, "hbm_bytes_per_clock": 1704})
+    assert hopper.arch_of(file).hbm_bytes_per_clock == 1704
+    file.add_machine(MACHINE)  # of a sweep before the bandwidth was noted: an H200's
+    with pytest.raises(SystemExit, match="2 GPUs"):
+        hopper.arch_of(file)

@@ -68,8 +68,7 @@ MIN_TRIANGLE_ROWS = 512
 
 def create(properties: DeviceProperties) -> HopperBackend:
     """Return the backend of a device."""
-    part, num_sms = properties.name, properties.values["multiProcessorCount"]
-    return HopperBackend(HopperArch(part=part, num_sms=num_sms))
+    return HopperBackend(HopperArch.of_device(properties.name, properties.values))
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Literal
+from typing import Any, Literal
 
 from cupygemm._backends.product_table import Outputs, ProductTable
 from cupygemm._records.dtypes import ITEMSIZE, DType
@@ -59,6 +60,10 @@ def staged_row_bytes(dtype: DType) -> int:
     return BLOCK_ROWS if ITEMSIZE[dtype] == 1 else SLAB_BYTES
 
 
+_REACHED = 0.8643
+"""What products reach of the memory's nominal bandwidth: 2500 bytes a clock on an H200."""
+
+
 @dataclass(frozen=True)
 class HopperArch:
     """One Hopper GPU.
@@ -81,6 +86,17 @@ class HopperArch:
     num_sms: int = 132
     clock_mhz: int = 1700
     hbm_bytes_per_clock: int = 2500
+
+    @classmethod
+    def of_device(cls, part: str, values: Mapping[str, Any]) -> HopperArch:
+        """Return a GPU, given its name and the properties that CUDA reports."""
+        arch = cls(part=part, num_sms=values["multiProcessorCount"])
+        kilohertz, bits = values.get("memoryClockRate", 0), values.get("memoryBusWidth", 0)
+        if not kilohertz or not bits:
+            return arch
+        nominal = 2 * kilohertz * 1e3 * bits / 8  # bytes a second, two transfers a clock
+        in_a_clock = round(_REACHED * nominal / (arch.clock_mhz * 1e6))
+        return replace(arch, hbm_bytes_per_clock=in_a_clock)
 
     def num_clusters(self, size: int) -> int:
         """Return how many clusters of `size` blocks fit on the GPU at once."""

@@ -64,6 +64,7 @@ FEATURES = (
     "batch",
     "cold",
     "cluster_k",
+    "memory",
 )
 """The inputs of the network. Extents, counts and ratios are logarithms."""
 
@@ -199,6 +200,7 @@ def features(
         s.has_batch,
         cold,
         np.log2(c.cluster_k),
+        np.log2(arch.hbm_bytes_per_clock / 2048),
     )
     table = np.empty((len(c.rows), len(FEATURES)))
     for column, value in enumerate(values):

@@ -111,23 +111,23 @@ NARROW_CONFIGS = ConfigTable(
        192     160      64              3           4                 1          2          1
        256     160      64              2           3                 2          1          1
         64      96      64              1           8                 2          1          1
-        64      96      64              1           8                 2          2          2
        128      96      64              2           6                 2          1          1
        128      96      64              2           6                 2          1          2
        128      96      64              2           6                 2          2          1
-       256     160      64              2           3                 2          1          2
-       256     160      64              2           3                 2          2          1
-       192      96      64              3           5                 1          1          2
        192     160      64              3           4                 1          1          1
         64      48      64              1          13                 2          1          1
         64      48      64              1          13                 2          1          4
         64      80      64              1           8                 2          1          1
         64      80      64              1           8                 2          2          1
-        64     112      64              1           8                 2          8          1
        128      80      64              2           6                 2          2          4
+        64     160      64              1           6                 2          1          1
+        64     160      64              1           6                 2          2          1
+        64     176      64              1           6                 2          4          1
+        64     192      64              1           6                 2          4          1
+       192     128      64              3           4                 2          1          2
     """,
 )
-"""Like `CONFIGS`, with a last box of B and of C that is narrower than the others."""
+"""Like `CONFIGS`, for operands of 16 bits only; the last boxes of B and of C may be narrower."""
 TRANSPOSED_CONFIGS = ConfigTable(
     "TRANSPOSED_CONFIGS",
     functools.partial(_config, transposed_c=True),
@@ -145,7 +145,6 @@ TRANSPOSED_CONFIGS = ConfigTable(
        128      80      64              2           7                 2          1          4
        128      96      64              2           6                 2          1          2
        128      96      64              2           6                 2          1          4
-       128      96      64              2           6                 2          4          2
        128     104      64              2           6                 2          1          4
        128     112      64              2           6                 2          1          2
        128     112      64              2           6                 2          1          4
@@ -156,7 +155,6 @@ TRANSPOSED_CONFIGS = ConfigTable(
        128     152      64              2           6                 1          1          2
        128     160      64              2           5                 2          1          2
        128     160      64              2           5                 2          2          1
-       128     160      64              2           5                 2          2          4
        128     160      64              2           5                 2          4          1
        128     168      64              2           5                 2          1          2
        128     168      64              2           5                 2          2          1
@@ -187,8 +185,13 @@ TRANSPOSED_CONFIGS = ConfigTable(
         64     128      64              1           8                 2          1          2
         64     160      64              1           7                 2          8          1
        128      80      64              2           7                 2          1          2
-       128      96      64              2           6                 2          8          1
        128     104      64              2           6                 2          1          2
+        64      48      64              1          13                 2          1          2
+        64      56      64              1          13                 2          1          4
+        64      72      64              1           8                 2          1          1
+        64     216      64              1           5                 2          4          1
+       128      56      64              2           8                 2          1          4
+       128      88      64              2           6                 2          1          4
     """,
 )
 """Configurations for operands of 16 bits that compute the transpose of C."""
@@ -201,12 +204,9 @@ PING_PONG_CONFIGS = ConfigTable(
        128     128      64              2           6                 2          2          1
        128     128      64              2           6                 2          1          2
        128     128      64              2           6                 2          2          2
-       128      96      64              2           6                 2          1          2
        128     144      64              2           5                 1          1          2
-       128     160      64              2           5                 1          1          1
        128     160      64              2           5                 1          2          1
        128     160      64              2           5                 1          1          2
-       192      96      64              2           5                 1          1          2
         64     256      64              2           4                 2          1          1
     """,
 )
@@ -217,10 +217,8 @@ TRANSPOSED_PING_PONG_CONFIGS = ConfigTable(
     """
     tile_m  tile_n  tile_k  num_consumers  num_stages  epilogue_buffers  cluster_m  cluster_n
        128     128      64              2           6                 2          1          2
-       128     136      64              2           6                 1          1          2
        128     152      64              2           5                 2          1          2
        128     160      64              2           5                 2          1          2
-       128     160      64              2           5                 2          2          1
     """,
 )
 """The same, and they compute the transpose of C."""
@@ -231,11 +229,13 @@ PART_CONFIGS = ConfigTable(
     tile_m  tile_n  num_stages  epilogue_buffers  cluster_m  cluster_n  cluster_k
         64      32          13                 2          1          1          2
         64      64          12                 2          1          1          2
-        64      96           8                 2          1          1          2
         64      96           8                 2          4          1          2
-        64     192           6                 2          1          1          2
         64     192           6                 2          4          1          2
         64     192           6                 2          2          1          4
+        64      64          13                 2          2          1          2
+        64     192           6                 2          2          1          2
+       128      96           6                 2          1          4          2
+       128     192           4                 2          1          1          2
     """,
 )
 """Configurations for operands of 16 bits whose clusters have parts of k and exchange the sums."""
@@ -251,11 +251,14 @@ TRANSPOSED_PART_CONFIGS = ConfigTable(
         64      32          16                 2          1          2          4
         64      64          13                 2          1          2          4
         64      80          11                 2          1          2          2
-        64     128           8                 2          4          1          2
-        64     144           8                 2          4          1          2
         64     224           5                 2          1          1          4
        128      48           8                 2          1          2          2
        128      64           8                 2          1          2          2
+        64      96           8                 2          1          1          3
+        64      96           8                 2          1          1          4
+        64     192           6                 2          1          1          4
+       128     128           6                 2          1          2          2
+       128     176           4                 2          4          1          2
     """,
 )
 """The same, and they compute the transpose of C."""

@@ -155,3 +155,14 @@ def test_8_bit_floats_may_differ_and_others_may_not():
     problem = replace(PROBLEM, a_dtype="e4m3fn", b_dtype="e5m2", b_major="k")
     assert check(configs_for("e4m3fn")[0], problem, ARCH) is None
     assert "e4m3fn and i8" in check(CONFIGS[0], replace(problem, b_dtype="i8"), ARCH)
+
+
+@pytest.mark.parametrize(
+    ("kilohertz", "bits", "bytes_per_clock"),
+    [(3201000, 6144, 2500), (2619000, 5120, 1704), (0, 6144, 2500)],
+    ids=["H200", "H100", "not reported"],
+)
+def test_the_bandwidth_is_that_of_the_device(kilohertz, bits, bytes_per_clock):
+    values = {"multiProcessorCount": 114, "memoryClockRate": kilohertz, "memoryBusWidth": bits}
+    arch = HopperArch.of_device("a GPU", values)
+    assert arch == HopperArch(part="a GPU", num_sms=114, hbm_bytes_per_clock=bytes_per_clock)
