@@ -165,7 +165,10 @@ struct TeamOf {
     }
 };
 
+// At most 64 heads are compared.
+template <u32 size, u32 groups> constexpr bool groups_send_heads = size * groups <= 64;
+
 template <class Word, u32 size, u32 groups, u32 head_words, u32 row_words> using PivotTeam =
-    TeamOf<size * groups <= 64, Word, size, groups, head_words, row_words>;
+    TeamOf<groups_send_heads<size, groups>, Word, size, groups, head_words, row_words>;
 
 } // namespace cupygemm

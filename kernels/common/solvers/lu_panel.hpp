@@ -15,6 +15,16 @@
 //
 // So the rest of a pivot's row travels, and is used, while the next pivot is looked for.
 //
+// If rows are late, a head tells two more numbers: an element that lacks the update of the step
+// before, and the multiplier of that step. The receivers update it as soon as they have the pivot's
+// row of that step, so they know the first three elements of the next pivot's row from its head:
+//
+//   every thread    largest element of its rows
+//   team            the head of the largest element's row is published
+//   team            wait for the row of the pivot before -> its update in the other columns
+//   team            wait for all heads -> the pivot and the start of its row, which is published
+//   every thread    multiplier, and the update of this step in the next two columns
+//
 // The update moves the columns of a row down by one register, so that the current column is always
 // in the first and the loop over columns is not unrolled; multipliers enter at the last. After n
 // steps, register k holds column (k + n) mod width. The first of several largest elements is the
@@ -52,8 +62,14 @@ constexpr u32 num_groups = threads / 32, most_pivots = 32;
 static_assert(width <= most_pivots, "the moves of a block have as many places");
 constexpr u32 words = Parts<S>::words;
 constexpr u32 whole = 16 / sizeof(W); // words of 16 bytes, in which messages are sent
-// A head is the bits of a magnitude, a position, and two elements, padded. A row is all elements.
-constexpr u32 head_words = 4 * words;
+// Whether a head is sent without waiting for the row of the pivot before, which then is not on the
+// critical path. Float32 is no faster so: its messages are short.
+constexpr bool is_late =
+    groups_send_heads<Config::team, num_groups> && width >= 4 && sizeof(W) == 8;
+// A head is the bits of a magnitude, a position, and two elements, padded; if rows are late, also
+// an element that lacks the update of the step before, and the multiplier of that step. A row is
+// all elements.
+constexpr u32 head_words = (is_late ? 8 : 4) * words;
 constexpr u32 row_words = (width * words + whole - 1) / whole * whole;
 
 // The bits of a magnitude, which are ordered as the numbers are, with NaN above all.
@@ -90,10 +106,11 @@ struct Pivot {
     W magnitude;
     u32 position, slot;
     S next, reciprocal, diagonal;
+    S second; // the element behind the next one, if rows are late
 };
 
 // Find the pivot of a step among the heads of the team. Lanes divide while they compare.
-CUPYGEMM_INLINE Pivot pivot_of(const Shared &shared, u32 step, u32 lane) {
+CUPYGEMM_INLINE Pivot pivot_of(const Shared &shared, const W *row_before, u32 step, u32 lane) {
     constexpr u32 slots = Exchange::slots;
     Candidate mine{0, ~0u};
     u32 slot = 0;
@@ -109,12 +126,18 @@ CUPYGEMM_INLINE Pivot pivot_of(const Shared &shared, u32 step, u32 lane) {
     const u32 winner = slots == 1 ? 0 : largest_of_32(mine.magnitude, mine.position);
     slot = slots == 1 ? 0 : from_lane(slot, winner);
     const W *head = shared.team.head(step, slot);
+    S second{};
+    if constexpr (is_late)
+        second =
+            minus_product(from_words<S>(head + 2 + 2 * words), from_words<S>(head + 2 + 3 * words),
+                          from_words<S>(row_before + 3 * words));
     return {head[0],
             static_cast<u32>(head[1]),
             slot,
             from_words<S>(head + 2 + words),
             from_lane(reciprocal, winner),
-            from_words<S>(head + 2)};
+            from_words<S>(head + 2),
+            second};
 }
 
 // Find the group of 32 threads with the largest candidate of the workgroup.
@@ -185,14 +208,15 @@ CUPYGEMM_INLINE void factor(const LuPanelArgs &args, Shared &shared, u32 rank, u
         if constexpr (!Exchange::by_groups)
             publishes = group == publisher_of(shared, best, leader, step, lane, group);
         const bool owns = publishes && lane == leader;
-        if (j > 0)
+        if (!is_late && j > 0)
             shared.team.wait_row(step - 1, thread);
         S next[rows];
 #pragma unroll
         for (u32 r = 0; r < rows; ++r)
-            next[r] = width < 3 ? row[r][width - 1]
-                                : minus_product(row[r][1 % width], factor[r],
-                                                from_words<S>(&pivot_row[2 % width * words]));
+            next[r] = is_late     ? row[r][1]
+                      : width < 3 ? row[r][width - 1]
+                                  : minus_product(row[r][1 % width], factor[r],
+                                                  from_words<S>(&pivot_row[2 % width * words]));
         W *const record = shared.record, *const of_row = record + head_words;
         W *const head = Exchange::by_groups ? shared.heads[group] : record;
         const u32 slot = Exchange::by_groups ? rank * num_groups + group : rank;
@@ -204,12 +228,18 @@ CUPYGEMM_INLINE void factor(const LuPanelArgs &args, Shared &shared, u32 rank, u
                 if (position[r] == best.position) {
                     to_words(row[r][0], head + 2);
                     to_words(j + 1 < width ? next[r] : S{}, head + 2 + words);
+                    if constexpr (is_late) {
+                        to_words(j + 2 < width ? row[r][2] : S{}, head + 2 + 2 * words);
+                        to_words(j + 2 < width ? factor[r] : S{}, head + 2 + 3 * words);
+                    }
                 }
         }
         if (publishes) {
             wave_barrier(); // the head is complete
             shared.team.publish_head(slot, step, lane, head);
         }
+        if (is_late && j > 0)
+            shared.team.wait_row(step - 1, thread);
 #pragma unroll
         for (u32 k = 2; k < width; ++k) { // an element of the pivot's row serves all rows
             const S element =
@@ -226,7 +256,7 @@ CUPYGEMM_INLINE void factor(const LuPanelArgs &args, Shared &shared, u32 rank, u
             for (u32 r = 0; r < rows; ++r)
                 if (owns && position[r] == best.position) {
 #pragma unroll
-                    for (u32 k = 2; k < width; ++k)
+                    for (u32 k = is_late ? 3 : 2; k < width; ++k)
                         to_words(row[r][k - 1], of_row + k * words);
                 }
             wave_barrier(); // the row is complete; its last elements are multipliers
@@ -236,7 +266,7 @@ CUPYGEMM_INLINE void factor(const LuPanelArgs &args, Shared &shared, u32 rank, u
             publish_row();
         shared.team.template wait_head<threads>(flags, records, rank, step, thread);
 
-        const Pivot pivot = pivot_of(shared, step, lane);
+        const Pivot pivot = pivot_of(shared, pivot_row, step, lane);
         pivot_row = shared.team.row(step, pivot.slot);
         if (Exchange::by_groups && pivot.slot == slot)
             publish_row();
@@ -268,6 +298,8 @@ CUPYGEMM_INLINE void factor(const LuPanelArgs &args, Shared &shared, u32 rank, u
             factor[r] = active ? entering[r] : S{};
             entering[r] = active ? entering[r] : row[r][0];
             row[r][0] = minus_product(next[r], factor[r], pivot.next);
+            if constexpr (is_late)
+                row[r][1] = minus_product(row[r][1], factor[r], pivot.second);
             row[r][width - 1] = entering[r];
         }
     }

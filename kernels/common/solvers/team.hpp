@@ -67,11 +67,14 @@ template <class Word, u32 size, u32 record_words> struct Team {
     CUPYGEMM_INLINE void begin() {}
 };
 
+// Whether the groups of 32 threads of a team publish a head each.
+template <u32 size, u32 groups> constexpr bool groups_send_heads = false;
+
 // The same for records that are a head and a row, of which the head is needed first. Here a
 // workgroup publishes one head, and its row with it. In hopper/team.cuh, its groups of 32 threads
 // publish a head each, and only the pivot's row is sent.
 template <class Word, u32 size, u32 groups, u32 head_words, u32 row_words> struct PivotTeam {
-    static constexpr bool by_groups = false;
+    static constexpr bool by_groups = groups_send_heads<size, groups>;
     static constexpr u32 slots = size;
     Team<Word, size, head_words + row_words> team;
 
