@@ -26,15 +26,16 @@ template <u32 max_pivots> CUPYGEMM_INLINE Move traced_move(const u32 *pivots, u3
     if (beyond && (i < from || destination < first + count))
         return {none, none}; // one of the swapped rows, or not displaced
     u32 source = destination;
+    bool again = false; // a later swap with this row has the same destination
+    // Unrolled, since a step is shorter than the wait for a pivot from shared memory.
+#pragma unroll 8
     for (u32 step = count; step-- > from;) {
-        const u32 j = inverse ? count - 1 - step : step;
-        if (beyond && pivots[j] == destination && step > turn)
-            return {none, none}; // a later swap with this row has the same destination
-        if (source == first + j)
-            source = pivots[j];
-        else if (source == pivots[j])
-            source = first + j;
+        const u32 j = inverse ? count - 1 - step : step, row = first + j, other = pivots[j];
+        again |= other == destination && step > turn;
+        source = source == row ? other : source == other ? row : source;
     }
+    if (beyond && again)
+        return {none, none};
     return {destination, source};
 }
 
