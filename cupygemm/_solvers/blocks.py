@@ -61,7 +61,7 @@ class Limits:
     ahead_of_qr : int
         The same for a QR factorisation, whose launches take more time.
     spared : int
-        The compute units that such an update leaves to the panel.
+        The compute units that such an update leaves to the panel, and to the updates inside it.
     whole : int
         The most rows of a matrix that one workgroup factors by itself.
     """
@@ -75,7 +75,7 @@ class Limits:
     outer: int = 256
     half: int = 128
     wide: int = 4096
-    tail: int = 2048
+    tail: int = 2560
     few: int = 64
     grouped: int = 12288
     group: int = 4
@@ -83,7 +83,7 @@ class Limits:
     vector: int = 64
     ahead: int = 2048
     ahead_of_qr: int = 1024
-    spared: int = 16
+    spared: int = 24
     whole: int = 128
 
 
@@ -135,7 +135,7 @@ def lu_panel_blocks(a: Matrices | Layout, m: int) -> Blocks:
 def _in_clusters(m: int, size: int, max_cluster: int, limits: Limits) -> Blocks | None:
     threads, width = limits.cluster_threads, _widest(size, limits)
     for rows in (1, 2):
-        for team in _clusters(max_cluster):
+        for team in _clusters(max_cluster)[1:]:
             fits = rows * width * size <= limits.registers
             if max_cluster > 1 and fits and m <= threads * rows * team:
                 return Blocks(width, rows, threads, team)

@@ -32,6 +32,8 @@ from cupygemm._solvers.teams import RECORD_BYTES, num_teams
 from cupygemm._solvers.updates import panel_update
 
 _MATRIX, _PIVOTS, _INFO, _WORKSPACE = map(region, (1, 2, 3, 4))
+ALONE_BYTES = 176 << 10
+"""With a panel's own shared memory, nearly all of an SM's."""
 _ALIGNMENT = 256
 """Parts of the workspace begin at multiples of this, and the matrix is as far from one as it is."""
 
@@ -190,7 +192,13 @@ def _factor(a: Layout, k: int, block: _Block, before: _Block | None, room: _Room
     """Return the launch that factors a block, to which the block before is applied first."""
     columns, shape, first = block.columns, block.shape, block.columns.start
     launch = load(
-        LU_PANEL, a.dtype, shape.threads, width=shape.width, rows=shape.rows, team=shape.team
+        LU_PANEL,
+        a.dtype,
+        shape.threads,
+        width=shape.width,
+        rows=shape.rows,
+        team=shape.team,
+        **_alone(a, shape),
     )
     arguments = (
         a.address(first, first),
@@ -212,6 +220,16 @@ def _factor(a: Layout, k: int, block: _Block, before: _Block | None, room: _Room
         0 if before is None else len(before.columns),
     )
     return Call(launch, (shape.team, block.teams), arguments)
+
+
+def _alone(a: Layout, shape: Blocks) -> dict[str, int]:
+    """Return the dynamic shared memory of the workgroups of a cluster, if they are to be alone.
+
+    They do not use it. But in float64, no workgroup of an update fits beside one on its SM then.
+    There, both would take longer, and the panel is what all else waits for.
+    """
+    max_cluster, _ = current_limits()
+    return {"shared_bytes": ALONE_BYTES} if a.batches == 1 < shape.team <= max_cluster else {}
 
 
 def _apply(

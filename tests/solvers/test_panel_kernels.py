@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from io import BytesIO
+
 import numpy as np
 import pytest
+from elftools.elf.elffile import ELFFile
 
 from cupygemm._backends.cdna.compile import compile_source
 from cupygemm._backends.hopper.compile import OPTIONS, read_cubin
 from cupygemm._backends.hopper.nvrtc import find_nvrtc
 from cupygemm._solvers import blocks, kernels
 from cupygemm._solvers.blocks import LIMITS, panel_blocks, words
+from cupygemm._solvers.lu_blocks import ALONE_BYTES
+from cupygemm._solvers.updates import BLOCK_ELEMENTS
 
 EDGES = [1, 2, 31, 33, 200, 512, 513, 4096, 8192, 8193, 16384, 20000, 100000, 1000000]
 
@@ -69,6 +74,22 @@ def test_panels_stay_in_registers_on_hopper(kind, constants, char):
     cubin, _ = find_nvrtc().compile(text, OPTIONS)
     _, local, _ = read_cubin(cubin, kind.entry)
     assert local == 0
+
+
+@pytest.mark.one_in(2)
+@pytest.mark.parametrize("char", "fdFD")
+def test_no_update_of_float64_shares_an_sm_with_a_panel(char):
+    most_of_block, of_sm, of_system = 227 << 10, 228 << 10, 1 << 10
+    size = words(np.dtype(char))
+    for threads in (LIMITS.cluster_threads, LIMITS.threads):
+        constants = {"width": 64 // size if size > 2 else 32, "rows": 1, "threads": threads}
+        text = kernels.source(kernels.LU_PANEL, char, constants | {"team": 16}, clusters=True)
+        cubin, _ = find_nvrtc().compile(text, OPTIONS)
+        section = ELFFile(BytesIO(cubin)).get_section_by_name(".nv.shared.cupygemm_lu_panel")
+        panel_bytes = section["sh_size"] + ALONE_BYTES
+        assert panel_bytes <= most_of_block
+        if char == "d":
+            assert of_sm - panel_bytes - 2 * of_system < 8 * BLOCK_ELEMENTS
 
 
 @pytest.mark.covering
