@@ -34,6 +34,7 @@ from cupygemm._solvers.updates import panel_update
 _MATRIX, _PIVOTS, _INFO, _WORKSPACE = map(region, (1, 2, 3, 4))
 ALONE_BYTES = 176 << 10
 """With a panel's own shared memory, nearly all of an SM's."""
+_LEAST_ALONE = 16
 _ALIGNMENT = 256
 """Parts of the workspace begin at multiples of this, and the matrix is as far from one as it is."""
 
@@ -226,10 +227,12 @@ def _alone(a: Layout, shape: Blocks) -> dict[str, int]:
     """Return the dynamic shared memory of the workgroups of a cluster, if they are to be alone.
 
     They do not use it. But in float64, no workgroup of an update fits beside one on its SM then.
-    There, both would take longer, and the panel is what all else waits for.
+    There, both would take longer, and the panel is what all else waits for. Beside small clusters,
+    updates are short.
     """
     max_cluster, _ = current_limits()
-    return {"shared_bytes": ALONE_BYTES} if a.batches == 1 < shape.team <= max_cluster else {}
+    alone = a.batches == 1 and _LEAST_ALONE <= shape.team <= max_cluster
+    return {"shared_bytes": ALONE_BYTES} if alone else {}
 
 
 def _apply(
