@@ -317,7 +317,8 @@ def aligned_zeros(shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
     size = int(np.prod(shape)) * np.dtype(dtype).itemsize
     room = np.zeros(size + _CACHE_LINE, np.uint8)
     start = -room.ctypes.data % _CACHE_LINE
-    return room[start : start + size].view(dtype).reshape(shape)
+    found: NDArray[Any] = room[start : start + size].view(dtype).reshape(shape)
+    return found
 
 
 def register_file(waves: int) -> U32:
