@@ -36,7 +36,7 @@ _DYNAMIC_STACK = 16 << 10  # private bytes for kernels whose stack depth the com
 _PACKET_BYTES = 64
 _BLOCK_COUNTS = tuple(f"hidden_block_count_{axis}" for axis in "xyz")
 _GROUP_SIZES = tuple(f"hidden_group_size_{axis}" for axis in "xyz")
-_CACHE_BYTES = 1 << 20  # the L2 cache of one core
+_CACHE_BYTES = 2 << 20  # L2 caches of two cores
 
 
 class Dispatch:
