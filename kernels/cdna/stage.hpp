@@ -65,7 +65,10 @@ template <class Operand> struct Stager {
     u32 thread;
     // Bytes from window.base to vector i: a part that depends on the lane, and a uniform part. Only
     // vectors that reads transpose have a uniform part, which the load instruction adds: registers
-    // are scarce where they are used. The lane's part is the same for most of these.
+    // are scarce where they are used. The lane's part is the same for most of these, and for all of
+    // them with e2m1x2: its kernels have no register left for another one.
+    static constexpr bool one_lane_offset =
+        transposed && __is_same(typename Operand::Element, e2m1x2);
     u32 lane_offset[num_vectors];
     u32 uniform[num_vectors];
 
@@ -93,7 +96,8 @@ template <class Operand> struct Stager {
                 uniform_row * static_cast<u32>(row_step) + uniform_k * static_cast<u32>(k_step);
             // A row-major vector beyond the last row would be other columns of a larger matrix,
             // which another stream may be writing. It is not read.
-            const bool is_row = major == Major::k || static_cast<i32>(row0 + row(i)) < num_rows;
+            const u32 first = one_lane_offset ? row(0) : row(i);
+            const bool is_row = major == Major::k || static_cast<i32>(row0 + first) < num_rows;
             lane_offset[i] = is_row ? lane : out_of_range;
         }
     }
