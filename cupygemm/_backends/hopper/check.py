@@ -206,6 +206,11 @@ def _check_other_registers(config: HopperConfig, problem: GemmProblem) -> str | 
     fused = problem.epilogue is not None and config.split_k == 1
     if config.accumulators > _BESIDE_OTHERS and (a_in_registers(problem) or fused):
         return f"{config.accumulators} accumulators a thread leave no registers for anything else"
+    if fused and config.cluster_k > 1 and config.num_consumers > 1 and config.accumulators >= 96:
+        return (
+            f"{config.accumulators} accumulators a thread, sums of a cluster's parts and an "
+            "epilogue do not fit the registers of two consumers"
+        )
     why_not = check_tall_tiles(config) if a_in_registers(problem) else None
     if why_not is not None:
         return why_not

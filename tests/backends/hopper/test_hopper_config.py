@@ -12,6 +12,7 @@ from cupygemm._backends.hopper.orientation import transposed
 from cupygemm._backends.hopper.tile_shapes import (
     CONFIGS,
     NARROW_CONFIGS,
+    PART_CONFIGS,
     TRANSPOSED_CONFIGS,
     configs_for,
 )
@@ -111,6 +112,16 @@ def test_three_consumers_have_registers_for_sums_only():
     assert "too few for" in check(replace(three, tile_k=32), turned, ARCH)
     assert check(replace(three, split_k=2), fused, ARCH) is None  # the sum of the parts has it
     assert all(config.num_consumers < 3 for config in configs_for("tf32"))
+
+
+def test_wide_sums_of_a_cluster_have_no_epilogue_beside_two_consumers():
+    """It would spill; test_exchanges_of_sums_do_not_spill compiles the others."""
+    fused = replace(PROBLEM, epilogue=Epilogue(activation="relu"))
+    wide = [c for c in PART_CONFIGS if c.cluster_k > 1 and c.num_consumers == 2 and c.tile_n == 192]
+    assert wide
+    for config in wide:
+        assert check(config, PROBLEM, ARCH) is None
+        assert "epilogue do not fit the registers" in check(config, fused, ARCH)
 
 
 @pytest.mark.parametrize("config", configs_for("f64"), ids=lambda config: config.name)
