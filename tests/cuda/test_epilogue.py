@@ -45,13 +45,19 @@ def on_device(cp, given):
     return {k: cp.asarray(v) if isinstance(v, np.ndarray) else v for k, v in given.items()}
 
 
+def takes_an_epilogue(config):
+    """Whether the threads have registers for it beside their sums."""
+    wide_parts = config.cluster_k > 1 < config.num_consumers and config.accumulators >= 96
+    return config.num_consumers < 3 and config.accumulators <= 128 and not wide_parts
+
+
 @pytest.mark.parametrize(
     ("config", "split"),
     [
         pytest.param(config, split, id=f"{config.name}-{split}")
         for config in (*CONFIGS, *NARROW_CONFIGS, *PART_CONFIGS)
         for split in (1, 3)[: 2 if config.cluster_k == 1 else 1]
-        if (config.num_consumers < 3 and config.accumulators <= 128) or split > 1
+        if takes_an_epilogue(config) or split > 1
     ],
 )
 def test_each_configuration_is_exact(cp, config, split):

@@ -20,7 +20,7 @@ from cupygemm._backends.hopper.tile_shapes import (
     PART_CONFIGS,
     configs_for,
 )
-from tests.cuda.test_epilogue import on_device, options
+from tests.cuda.test_epilogue import on_device, options, takes_an_epilogue
 from tests.cuda.variants import BF16, F16, F32, F64, I8, I32, ORDERS, Variant, multiply
 from tests.epilogue.test_epilogue import ULPS
 from tests.epilogue.test_epilogue import (
@@ -29,9 +29,7 @@ from tests.epilogue.test_epilogue import (
 
 E4M3 = np.dtype(ml_dtypes.float8_e4m3fn)
 WHOLE = [
-    config
-    for config in (*CONFIGS, *NARROW_CONFIGS, *PART_CONFIGS)
-    if config.num_consumers < 3 and config.accumulators <= 128
+    config for config in (*CONFIGS, *NARROW_CONFIGS, *PART_CONFIGS) if takes_an_epilogue(config)
 ]
 RESULTS = ((F32, F16), (F16, F32), (BF16, F16), (F16, F16), (BF16, F32))  # with the type of c
 
