@@ -129,9 +129,7 @@ def all_gather_matmul(
         if out is None:
             out = cupy.empty((product.whole[0], b.shape[1]), product.result)
         way = _way_of(group, product, a.itemsize, max(each["n"] for each in everybody))
-        repeated = None
-        if key is not None and way.records:
-            repeated = (key, way, a.data.ptr, b.data.ptr, out.data.ptr)
+        repeated = way.placed(key, a, b, out)
         recordings = group.recordings if way.peers is not None else None
         if recordings is not None and recordings.replay(repeated):
             return out

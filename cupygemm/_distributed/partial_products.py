@@ -174,11 +174,10 @@ def reduced(
     """
     import cupy
 
-    rows = bounds[group.rank]
-    parts_shape = (group.size, rows[1] - rows[0], sums.b.shape[1])
     if way.peers is not None:
         return _reduced_by_copies(group, way, bounds, sums, call, out, key)
-    parts = cupy.empty(parts_shape, sums.travelling)
+    first, last = bounds[group.rank]
+    parts = cupy.empty((group.size, last - first, sums.b.shape[1]), sums.travelling)
     sent = sums.room()
     exchange = _exchange_by_nccl if way.overlaps else _exchange_at_once
     exchange(group, way, bounds, sums, sent, parts)
@@ -206,7 +205,7 @@ def _reduced_by_copies(
     if key is not None and way.records and in_one_pass(call, sums.sums):
         if out is None:
             out = empty(shape, container(call.request.types.result))
-        repeated = (key, way, sums.a.data.ptr, sums.b.data.ptr, out.data.ptr)
+        repeated = way.placed(key, sums.a, sums.b, out)
     if recordings.replay(repeated):
         return out
     stream = get_current_stream()

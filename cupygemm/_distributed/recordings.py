@@ -53,7 +53,7 @@ class Recordings:
         Parameters
         ----------
         call : hashable
-            The layouts and the addresses of its arrays; None for a call that cannot be recorded.
+            From `Way.placed`; None for a call that cannot be recorded.
         """
         from cupy.cuda import get_current_stream
 

@@ -13,8 +13,9 @@ choice.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from cupygemm._backends.device import device
 from cupygemm._backends.interconnect import Interconnect
@@ -58,6 +59,19 @@ class Way:
     overlaps: bool
     spared: int = 0
     records: bool = False
+
+    def placed(self, key: Hashable, *arrays: Any) -> Hashable:
+        """Return what identifies a call with these arrays; None if it is not to be recorded.
+
+        Parameters
+        ----------
+        key : hashable
+            From `key_of`, which knows nothing of addresses.
+        *arrays : cupy.ndarray
+        """
+        if key is None or not self.records:
+            return None
+        return (key, self, *(array.data.ptr for array in arrays))
 
 
 def choose_way(group: Group, bounds: Sequence[Rows], work: RowWork, *, segment_bytes: int) -> Way:
