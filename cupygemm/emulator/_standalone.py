@@ -53,8 +53,9 @@ def launch(
         Its name; needed where the code object has several.
     dynamic_lds : int
         Bytes of LDS beyond the kernel's own.
-    order : {"lockstep", "forward", "reverse"} or ("random", seed)
-        How the waves of a workgroup take turns.
+    order : {"lockstep", "abreast", "forward", "reverse"} or ("random", seed)
+        How the waves of a workgroup take turns: all at the lowest address first, abreast where
+        they are on different paths, or one after another.
     profile : bool
         Count what `cupygemm.emulator.profile` counts, into ``stats.profile``.
     sample : int, optional

@@ -5,8 +5,8 @@
 
 All waves at the lowest program counter form the next group and run on until they meet others, pass
 them, diverge, or wait at a barrier: branches reconverge and uniform kernels run in lockstep
-throughout. `order` runs the waves of a workgroup one after another instead, so that a result that
-depends on their order shows as different bits.
+throughout. `order` runs diverged waves abreast, or the waves of a workgroup one after another
+instead, so that a result that depends on their order shows as different bits.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ def launch(
     memory : Memory
         Device memory; accesses outside its allocations are faults.
     target : Target
-    order : {"lockstep", "forward", "reverse"} or ("random", seed)
+    order : {"lockstep", "abreast", "forward", "reverse"} or ("random", seed)
         How the waves of a workgroup take turns.
     profile : bool
         Also collect a `KernelProfile`: bank conflicts, cache lines, waits and more. It is slower.

@@ -13,7 +13,7 @@ from cupygemm.emulator.errors import Fault
 from cupygemm.emulator.liveness import Finding, Watch
 from cupygemm.emulator.state import Group, State
 
-Order = Literal["lockstep", "forward", "reverse"] | tuple[Literal["random"], int]
+Order = Literal["lockstep", "abreast", "forward", "reverse"] | tuple[Literal["random"], int]
 
 # A group that runs for this many steps yields to others that could run, and a group that has not
 # run for this many turns gets a turn. Both limits shrink each time that they are reached: waves
@@ -24,6 +24,7 @@ _LOOK_AROUND = 16  # turns between looks for such groups
 
 LIMIT_VARIABLE = "CUPYGEMM_EMULATE_LIMIT"
 _TURN_STEPS = 16  # forming a group takes about as long as this many steps
+_ABREAST_STEPS = 16  # of a group's turn where diverged waves run abreast
 
 _NOWHERE = 1 << 62
 
@@ -60,10 +61,12 @@ class Scheduler:
     Workgroups run in clusters, so that the registers and the LDS of the running waves stay in the
     processor's cache: the next cluster runs when the waves of one have ended. In lockstep, the
     waves of the cluster at the lowest program counter run. Loops finish before the code behind
-    them runs, so diverged waves meet again. In the other orders, the waves of a workgroup run one
-    at a time, each until it waits at a barrier or ends; a random order also switches at random
-    instructions. In every order, waves that spin (on a flag or a lock that another wave holds)
-    yield to the others from time to time. If no wave ends for very long, the launch is a fault.
+    them runs, so diverged waves meet again. Abreast, diverged waves take turns of a few
+    instructions, as if each had a SIMD of its own. In the other orders, the waves of a workgroup
+    run one at a time, each until it waits at a barrier or ends; a random order also switches at
+    random instructions. In every order, waves that spin (on a flag or a lock that another wave
+    holds) yield to the others from time to time. If no wave ends for very long, the launch is a
+    fault.
 
     Attributes
     ----------
@@ -154,6 +157,8 @@ class Scheduler:
         self.contended = bool((runnable & ~chosen).any())
         if self._random is not None:
             self.quantum = int(self._random.integers(1, 64))
+        elif self.order == "abreast":
+            self.quantum = _ABREAST_STEPS
         self.quantum = self.watch.turn(self.quantum)
         self.turn += 1
         self.last_run[chosen] = self.turn
@@ -174,7 +179,7 @@ class Scheduler:
                 if starving:
                     self.patience = max(self.patience // 2, _LEAST_PATIENCE)
                 runnable = runnable & self._in_cluster()
-                if self.order == "lockstep":
+                if self.order in ("lockstep", "abreast"):
                     return runnable, oldest
                 return runnable & (positions == positions[oldest]), oldest
         clusters = indices // self.cluster_waves
@@ -183,6 +188,8 @@ class Scheduler:
             self.cluster = int(later[0] if later.size else clusters[0])
         runnable = runnable & self._in_cluster()
         indices = np.flatnonzero(runnable)
+        if self.order == "abreast":
+            return runnable, int(indices[np.lexsort((pcs[indices], self.last_run[indices]))[0]])
         if self.order != "lockstep":
             runnable = runnable & self._one_wave(runnable)
             indices = np.flatnonzero(runnable)
@@ -210,7 +217,7 @@ class Scheduler:
         if not exhausted:
             return
         self.spent += self.quantum
-        if self._random is None and self.contended:
+        if self._random is None and self.order != "abreast" and self.contended:
             self.fair = True
             self.fair_steps = max(self.fair_steps // 2, _LEAST_STEPS)
 

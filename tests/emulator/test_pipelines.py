@@ -16,7 +16,14 @@ from tests.hip.harness import Program
 
 SOURCE = Path(__file__).with_name("pipelines.hip")
 TARGETS = ("gfx942", "gfx950")
-ORDERS: tuple[Any, ...] = ("lockstep", "forward", "reverse", ("random", 1), ("random", 2))
+ORDERS: tuple[Any, ...] = (
+    "lockstep",
+    "abreast",
+    "forward",
+    "reverse",
+    ("random", 1),
+    ("random", 2),
+)
 # kernel, what the report's kind contains (it may depend on the order of the waves), and its details
 FAULTS = (
     ("ping_pong_no_wait", "read before wait", "no s_waitcnt lgkmcnt covers"),

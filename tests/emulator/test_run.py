@@ -10,7 +10,7 @@ import pytest
 
 from cupygemm.emulator.checking import checks
 from cupygemm.emulator.device import Memory
-from cupygemm.emulator.errors import KernelFault, UnsupportedInstruction
+from cupygemm.emulator.errors import KernelFault, KernelWarning, UnsupportedInstruction
 from cupygemm.emulator.run import launch
 from cupygemm.emulator.targets import TARGETS
 from tests.emulator.assembly import load_kernel
@@ -82,7 +82,7 @@ def test_waves_diverge_and_meet_again(memory: Memory) -> None:
     assert stats.mnemonics["s_add_u32"] == 2 * (0 + 1 + 2 + 3)
 
 
-@pytest.mark.parametrize("order", ["lockstep", "forward", "reverse", ("random", 7)])
+@pytest.mark.parametrize("order", ["lockstep", "abreast", "forward", "reverse", ("random", 7)])
 def test_barrier_in_every_order(memory: Memory, order: Any) -> None:
     """Reverse the workgroup's ids through LDS."""
     body = (
@@ -100,6 +100,38 @@ def test_barrier_in_every_order(memory: Memory, order: Any) -> None:
     )
     out, _ = execute(memory, body, 1024, lds=1024, order=order)
     assert (out == np.tile(np.arange(255, -1, -1), 4)).all()
+
+
+@pytest.mark.parametrize(("order", "seen"), [("lockstep", [1, 2]), ("abreast", [1, 1])])
+def test_waves_on_two_paths_run_abreast(memory: Memory, order: Any, seen: list[int]) -> None:
+    """Each path reads a flag, and the first overwrites it much later: only time orders the two."""
+    path = "ds_read_b32 v2, v3\ns_waitcnt lgkmcnt(0)\n" + "s_nop 0\n" * 100
+    body = (
+        PROLOGUE
+        + f"""
+    v_mov_b32 v3, 0
+    v_mov_b32 v4, 1
+    v_mov_b32 v5, 2
+    v_readfirstlane_b32 s7, v0
+    s_cmp_lg_u32 s7, 0
+    s_cbranch_scc1 wait
+    ds_write_b32 v3, v4
+    s_waitcnt lgkmcnt(0)
+    wait:
+    s_barrier
+    s_cbranch_scc1 other
+    {path}
+    ds_write_b32 v3, v5
+    s_branch store
+    other:
+    {path}
+    store:
+    """
+        + STORE
+    )
+    with checks(lds_races="warn"), pytest.warns(KernelWarning, match="LDS race"):
+        out, _ = execute(memory, body, 128, block=128, lds=64, order=order)
+    assert [out[0], out[64]] == seen
 
 
 def test_a_spinning_wave_makes_way(memory: Memory) -> None:
@@ -177,7 +209,7 @@ def test_divergent_barrier(memory: Memory) -> None:
     assert "[0]" in fault.detail
 
 
-@pytest.mark.parametrize("order", ["lockstep", "forward", "reverse", ("random", 3)])
+@pytest.mark.parametrize("order", ["lockstep", "abreast", "forward", "reverse", ("random", 3)])
 def test_waves_without_work_may_return(memory: Memory, order: Any) -> None:
     """The hardware's barrier counts the waves that have not ended."""
     out, _ = execute(memory, ROUND.format(inside=WORK, behind=""), 768, order=order)
