@@ -287,6 +287,18 @@ def test_atomic_races_with_reads_and_writes() -> None:
         run(state, after, waves=[1])
 
 
+def test_a_wave_clears_what_others_add_to() -> None:
+    """The wave's own atomic does not hide its store; a barrier after both orders everything."""
+    atomic = assemble("ds_add_u32 v1, v2")
+    state = two_waves()
+    run(state, store(), atomic, waves=[0])
+    kind = "LDS race: write after another wave's write"
+    check_fault(state, lambda: run(state, atomic, waves=[1]), kind, 0, 0)
+    barrier(state)
+    run(state, atomic, waves=[1])
+    run(state, atomic, waves=[0])
+
+
 def test_a_loop_around_compare_and_swap_may_read_plainly() -> None:
     """It is how an atomic that the hardware lacks is made; a write still races with its reads."""
     swap = assemble("ds_cmpst_rtn_b32 v3, v1, v2, v4")

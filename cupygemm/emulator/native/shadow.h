@@ -295,6 +295,13 @@ static inline uint64_t how_it_writes(const struct operation *op) {
     return BY_ATOMIC | (op->atomic == CMPSWAP || op->atomic == FCMPSWAP ? BY_COMPARE : 0);
 }
 
+/* Whether a write is a store of the wave that others may not have seen yet: with it, unlike with
+ * the wave's atomics behind it, the atomics of others race. */
+static inline bool is_own_store(const struct lds_view *v, uint64_t write) {
+    return (write & (WRITTEN | BY_ATOMIC | BY_LOAD)) == WRITTEN && writer_of(write) == v->own &&
+           after(write, v->released);
+}
+
 /* `computes`: the result depends on what was there. */
 static inline int shadow_atomic(const struct lds_view *v, int lane, uint32_t address, int bytes,
                                 bool computes) {
@@ -313,7 +320,8 @@ static inline int shadow_atomic(const struct lds_view *v, int lane, uint32_t add
             code = raise(v->m, LDS_UNINITIALISED, lane, address, bytes, false);
         if (code)
             return code;
-        r[i] = (struct record){v->new_write, compares ? r[i].read : 0};
+        uint64_t word = is_own_store(v, r[i].write) ? r[i].write & ~TAINTED : v->new_write;
+        r[i] = (struct record){word, compares ? r[i].read : 0};
     }
     return OK;
 }
