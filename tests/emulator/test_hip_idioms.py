@@ -312,6 +312,27 @@ def test_a_grid_that_waits_for_itself_is_named(
     assert "grid_group::sync needs a cooperative launch" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("statement", ["y[i] = tile[i + 1]", "y[i] = own[i]", "y[i] = 1 << i"])
+def test_checks_of_the_compiler_trap_at_their_line(cp: ModuleType, statement: str) -> None:
+    """The driver drops -fsanitize= for AMD GPUs; without it, the next array is read."""
+    source = f"""
+    extern "C" __global__ void f(const int* x, int* y) {{
+        __shared__ int tile[64], next[64];
+        int own[8], i = x[threadIdx.x];
+        for (int k = 0; k < 8; k++) own[k] = k;
+        tile[i] = next[i] = i;
+        __syncthreads();
+        {statement} + next[i];
+    }}
+    """
+    x, y = cp.arange(64, dtype="i4"), cp.empty(64, "i4")
+    options = ("-fsanitize=address,bounds,shift",)
+    kernel = cp.RawKernel(source, "f", options=options)
+    with pytest.raises(cp.cuda.driver.CUDADriverError, match=r"(?s)trap.*fsanitize") as caught:
+        kernel((1,), (64,), (x, y))
+    assert statement in str(caught.value)
+
+
 def test_pairs_of_numbers_are_added_in_place(cp: ModuleType) -> None:
     source = """
     #include <hip/hip_bf16.h>

@@ -50,6 +50,10 @@ _SPELLINGS: dict[str, str | None] = {
     "--gpu-rdc": None,
     "-fgpu-rdc": None,
 }
+_SANITIZE = "-fsanitize="
+_TRAPPING = ("array-bounds", "shift-base", "shift-exponent", "signed-integer-overflow",
+             "integer-divide-by-zero")  # fmt: skip
+_GROUPS = {"bounds": ["array-bounds"], "shift": ["shift-base", "shift-exponent"]}
 _ARCHITECTURE = re.compile(r"(?:--gpu-architecture|-arch|--offload-arch|--amdgpu-target)=(\S+)")
 
 
@@ -324,12 +328,25 @@ def _options(program: _Program) -> list[str]:
             long, _, value = option.partition("=")
             short = {"--std": "-std=", "--include-path": "-I", "--define-macro": "-D"}
             options.append(short.get(long, "-U") + value)
+        elif option.startswith(_SANITIZE):
+            options += _trapping(option.removeprefix(_SANITIZE).split(","))
         elif option in _SPELLINGS:
             spelling = _SPELLINGS[option]
             options += [spelling] if spelling else []
         else:
             options.append(option)
     return options
+
+
+def _trapping(checks: Sequence[str]) -> list[str]:
+    """Return the options for those checks of -fsanitize= that can end a kernel with a trap.
+
+    clang's driver drops them for AMD GPUs, as it does the others.
+    """
+    named = (each for check in checks for each in _GROUPS.get(check, [check]))
+    chosen = ",".join(each for each in named if each in _TRAPPING)
+    words = [f"-fsanitize={chosen}", f"-fsanitize-trap={chosen}"] if chosen else []
+    return [word for each in words for word in ("-Xclang", each)]
 
 
 def _references(expressions: Sequence[str]) -> str:

@@ -61,7 +61,11 @@ def bind_program_control(inst: Instruction) -> Step | None:
     if name == "s_trap":
 
         def trap(_group: Group) -> None:
-            raise Fault("trap", f"the kernel executed s_trap {raw}: an abort() or a failed assert")
+            raise Fault(
+                "trap",
+                f"the kernel executed s_trap {raw}: an abort(), a failed assert, or what "
+                "-fsanitize= looks for",
+            )
 
         return trap
     if name == "s_set_gpr_idx_off":
