@@ -312,6 +312,30 @@ def test_a_grid_that_waits_for_itself_is_named(
     assert "grid_group::sync needs a cooperative launch" in capsys.readouterr().out
 
 
+def test_reads_that_a_write_may_race_with_are_listed(cp: ModuleType) -> None:
+    """Waves 0 and 1 read; the record of the place names the last of them only."""
+    source = """
+    extern "C" __global__ void sum(const float* x, float* y) {
+        __shared__ float s[128];
+        int t = threadIdx.x;
+        s[t] = x[t];
+        for (int d = 64; d; d >>= 1) {
+            __syncthreads();
+            if (t < d) s[t] += s[t + d];
+        }
+        if (t == 127) y[0] = s[0];
+    }
+    """
+    x, y = cp.ones(128, "f4"), cp.zeros(1, "f4")
+    with pytest.raises(cp.cuda.driver.CUDADriverError) as caught:
+        cp.RawKernel(source, "sum")((1,), (128,), (x, y))
+    report = str(caught.value)
+    assert "write after another wave's read" in report
+    _, _, other = report.partition("which wave 1 read at\n")
+    assert "ds_read_b32" in other.splitlines()[0]
+    assert "y[0] = s[0]" in other.splitlines()[1]
+
+
 @pytest.mark.parametrize("statement", ["y[i] = tile[i + 1]", "y[i] = own[i]", "y[i] = 1 << i"])
 def test_checks_of_the_compiler_trap_at_their_line(cp: ModuleType, statement: str) -> None:
     """The driver drops -fsanitize= for AMD GPUs; without it, the next array is read."""

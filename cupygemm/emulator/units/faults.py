@@ -219,7 +219,7 @@ def _describe_race(
     code: FaultCode, found: Any, group: Group, position: int, span: str
 ) -> tuple[str, str]:
     wave, other = _wave_number(group, position), found.other_wave
-    where = instruction_at(group.state, found.other_pc)
+    where = _other_access(code, found, group, position)
     if code == FaultCode.LDS_LOAD_IN_FLIGHT:
         detail = (
             f"{span}: a direct-to-LDS load of the same wave may not have written them yet, "
@@ -240,11 +240,38 @@ def _describe_race(
     )
 
 
+def _other_wave(found: Any, group: Group, position: int) -> int:
+    """Return the index in the batch of the other wave of a race in LDS."""
+    state = group.state
+    same_group = state.workgroup == state.workgroup[group.wave_ids[position]]
+    return int(np.flatnonzero(same_group & (state.wave_in_group == found.other_wave))[0])
+
+
+def _other_access(code: FaultCode, found: Any, group: Group, position: int) -> str:
+    """Return the other access of a race in LDS.
+
+    A record names the last of several waves only. The accesses of another one that may be meant
+    are those since its last barrier.
+    """
+    state = group.state
+    if found.other_pc < 0 and not found.other_seq and not found.other_by_load:
+        index = _other_wave(found, group, position)
+        reads = code == FaultCode.RACE_WRITE_READ
+        issued = state.units["machine"].arrays["lds_history"][index].astype(np.int64)
+        since = issued[issued[:, 0] > int(state.lds_passed[index])]
+        pcs = dict.fromkeys(since[since[:, 0].argsort(), 1].tolist())
+        texts = [instruction_at(state, pc) for pc in pcs]
+        texts = [text for text in texts if ("read" in text.partition("\n")[0]) == reads]
+        if texts:
+            more = f"\n  and {len(texts) - 3} others" * (len(texts) > 3)
+            return "one of these:\n  " * (len(texts) > 1) + "\n  ".join(texts[:3]) + more
+    return instruction_at(state, found.other_pc)
+
+
 def _missing_order(code: FaultCode, found: Any, group: Group, position: int) -> str:
     """Return what is missing between an LDS access and that of the other wave before it."""
     state, other = group.state, found.other_wave
-    same_group = state.workgroup == state.workgroup[group.wave_ids[position]]
-    index = int(np.flatnonzero(same_group & (state.wave_in_group == other))[0])
+    index = _other_wave(found, group, position)
     passed = state.vm_passed if found.other_by_load else state.lds_passed
     if not 0 < found.other_seq <= passed[index]:
         # Whoever uses no flags has forgotten a barrier.
