@@ -15,6 +15,7 @@ from cupygemm.emulator.runtime.properties import DeviceProperties
 # A program as people write it: a host part with containers and streams, launches of templates, and
 # device code that uses the library's constexpr functions, complex numbers and wide vectors.
 PROGRAM = r"""
+#include <omp.h>
 #include <hip/hip_runtime.h>
 #include <iostream>
 #include <numeric>
@@ -48,6 +49,8 @@ int main() {
     std::vector<float> host(4);
     std::iota(host.begin(), host.end(), 1.0f);
     hipDeviceProp_t properties;
+    #pragma omp parallel for
+    for (int i = 0; i < omp_get_max_threads(); i++) std::cout << omp_get_wtime();
     float *in, *out;
     if (hipGetDeviceProperties(&properties, 0) != hipSuccess) std::cerr << "no device\n";
     if (hipMalloc(&in, 16) != hipSuccess || hipMalloc(&out, 16) != hipSuccess) return 1;

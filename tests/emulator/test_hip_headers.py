@@ -119,6 +119,10 @@ def test_bfloat16_rounds_to_nearest_even(cp: ModuleType) -> None:
         ("out = __shfl_up(a, 3)", lambda a, i: a[np.where(i % 64 >= 3, i - 3, i)]),
         ("out = __shfl_xor(a, 7)", lambda a, i: a[i ^ 7]),
         ("out = __shfl_xor_sync(~0ull, a, 1)", lambda a, i: a[i ^ 1]),
+        (
+            "out = __shfl_down_sync<unsigned long long, double>(~0ull, a, 2, 8)",
+            lambda a, i: a[np.where(i % 8 < 6, i + 2, i)],
+        ),
         ("out = __lane_id()", lambda _, i: i % 64),
         ("out = __any(a > 2.8) + 2 * __all(a > -100)", lambda a, _: 2 + _wave_any(a > 2.8)),
         ("out = __popcll(__ballot(a > 0))", lambda a, _: _wave_sum(a > 0)),
@@ -130,6 +134,12 @@ def test_lane_functions(
     a = RNG.standard_normal(192)
     expected = reference(a, np.arange(192))
     np.testing.assert_array_equal(elementwise(cp, code, "float64", a), expected)
+
+
+def test_a_mask_of_32_lanes_is_refused_as_in_hip(cp: ModuleType) -> None:
+    source = 'extern "C" __global__ void f(int* y) { y[0] = __shfl_sync(0xffffffffu, y[1], 1); }'
+    with pytest.raises(Exception, match="the mask must be a 64-bit integer"):
+        cp.RawKernel(source, "f").compile()
 
 
 def _wave_sum(mask: Array) -> Array:

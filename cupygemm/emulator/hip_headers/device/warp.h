@@ -83,26 +83,32 @@ HIP_DEVICE __attribute__((convergent)) T __shfl_xor(T value, int mask, int width
     int own = __lane_id(), lane = own ^ mask;
     return hip_value_of_lane(value, lane >= ((own + width) & ~(width - 1)) ? own : lane);
 }
-template <typename T> HIP_DEVICE __attribute__((convergent)) T __shfl_sync(unsigned long long,
-                                                                           T value, int lane,
-                                                                           int width = warpSize) {
+
+// As in HIP, the type of the mask comes first among the template's parameters, and has 64 bits.
+#define HIP_CHECK_MASK(mask)                                                                       \
+    static_assert(sizeof(mask) == 8, "the mask must be a 64-bit integer, as a wave has 64 lanes")
+template <typename MaskT, typename T> HIP_DEVICE
+    __attribute__((convergent)) T __shfl_sync(MaskT mask, T value, int lane, int width = warpSize) {
+    HIP_CHECK_MASK(mask);
     return __shfl(value, lane, width);
 }
-template <typename T>
-HIP_DEVICE __attribute__((convergent)) T __shfl_up_sync(unsigned long long, T value,
-                                                        unsigned int delta, int width = warpSize) {
+template <typename MaskT, typename T>
+HIP_DEVICE __attribute__((convergent)) T __shfl_up_sync(MaskT mask, T value, unsigned int delta,
+                                                        int width = warpSize) {
+    HIP_CHECK_MASK(mask);
     return __shfl_up(value, delta, width);
 }
-template <typename T>
-HIP_DEVICE __attribute__((convergent)) T __shfl_down_sync(unsigned long long, T value,
-                                                          unsigned int delta,
+template <typename MaskT, typename T>
+HIP_DEVICE __attribute__((convergent)) T __shfl_down_sync(MaskT mask, T value, unsigned int delta,
                                                           int width = warpSize) {
+    HIP_CHECK_MASK(mask);
     return __shfl_down(value, delta, width);
 }
-template <typename T>
-HIP_DEVICE __attribute__((convergent)) T __shfl_xor_sync(unsigned long long, T value, int mask,
+template <typename MaskT, typename T>
+HIP_DEVICE __attribute__((convergent)) T __shfl_xor_sync(MaskT mask, T value, int other,
                                                          int width = warpSize) {
-    return __shfl_xor(value, mask, width);
+    HIP_CHECK_MASK(mask);
+    return __shfl_xor(value, other, width);
 }
 
 HIP_DEVICE unsigned long long __lanemask_eq() { return 1ull << __lane_id(); }
