@@ -44,6 +44,16 @@ extern "C" __global__ void does_not_count_who_is_done(float* x, float* y) {
         for (u32 b = 0; b < gridDim.x; ++b)
             y[threadIdx.x] += x[b * blockDim.x + threadIdx.x];
 }
+extern "C" __global__ void clears_what_others_add_to(float* x, float* y) {
+    if (blockIdx.x == 1 && threadIdx.x == 0)
+        x[0] = 0;
+    atomicAdd(x, 1.0f);
+}
+extern "C" __global__ void adds_and_clears(float* x, float* y) {
+    atomicAdd(x + threadIdx.x, 1.0f);
+    if (blockIdx.x == 1)
+        x[threadIdx.x] = 0;
+}
 
 // -- order --
 extern "C" __global__ void has_a_barrier(float* x, float* y) {
@@ -75,6 +85,17 @@ extern "C" __global__ void counts_who_is_done(float* x, float* y, u32* count) {
     __threadfence();
     for (u32 b = 0; b < gridDim.x; ++b)
         y[threadIdx.x] += x[b * blockDim.x + threadIdx.x];
+    if (threadIdx.x == 0)
+        *count = 0;
+}
+extern "C" __global__ void clears_and_adds_to_its_own(float* x, float* y) {
+    float* mine = x + blockIdx.x * blockDim.x;
+    mine[threadIdx.x] = 0;
+    __syncthreads();
+    atomicAdd(mine, 1.0f);
+    __syncthreads();
+    mine[threadIdx.x] = 2;
+    atomicAdd(mine + threadIdx.x, 1.0f);
 }
 extern "C" __global__ void takes_turns(float* x, float* y, u32* turn) {
     if (threadIdx.x == 0) {
@@ -115,6 +136,8 @@ def launch(cp: ModuleType, module: Any, name: str) -> tuple[Any, Any]:
         ("stores_to_one_place", "write after another workgroup's write"),
         ("lacks_a_barrier", "read after another wave's write"),
         ("does_not_count_who_is_done", "read after another workgroup's write"),
+        ("clears_what_others_add_to", "write after another workgroup's write"),
+        ("adds_and_clears", "write after another workgroup's write"),
     ],
 )
 def test_a_race_is_reported_with_both_places(
@@ -133,6 +156,7 @@ def test_a_race_is_reported_with_both_places(
     "name",
     [
         "has_a_barrier",
+        "clears_and_adds_to_its_own",
         "moves_on_in_a_line",
         "counts_who_is_done",
         "takes_turns",
@@ -152,6 +176,7 @@ def test_what_is_ordered_is_no_race(cp: ModuleType, module: Any, name: str) -> N
         ),
         "takes_turns": (np.r_[np.full(256, 4), np.zeros(768)], np.zeros(1024)),
         "stores_one_value": (np.r_[np.full(256, 3), np.zeros(768)], np.zeros(1024)),
+        "clears_and_adds_to_its_own": (np.full(1024, 3), np.zeros(1024)),
         "adds": (np.r_[1024, np.zeros(1023)], np.zeros(1024)),
     }
     if name in expected:

@@ -10,8 +10,11 @@
  * runs over all launches, and `rivals` lists the times of unordered ones (stream_order.py). All
  * other records of earlier launches count for nothing.
  *
- * An access that bypasses the caches (sc0, sc1; glc) is taken for an atomic one, and atomics race
- * with nothing, but in another stream only with one another. Nor do two writes of the same value.
+ * An access that bypasses the caches (sc0, sc1; glc) is taken for an atomic one, and such accesses
+ * race with nothing, but in another stream only with one another. Nor do two writes of the same
+ * value. A plain store and an atomic that computes (no swap, which may be a lock's) do: one clears
+ * what the other has counted. The atomic
+ * comes first if the storing workgroup has acquired since, as the last of several workgroups has.
  * A record keeps the last write and the last reads of two waves, each with the wave's earlier bytes
  * that are ordered like it: a race with an earlier one is missed, none is invented. */
 #ifndef CUPYGEMM_GLOBAL_ORDER_H
@@ -20,7 +23,8 @@
 #include "addresses.h"
 #include "lanes.h"
 
-static const uint32_t WAVE_BITS = 0xFFFFFF, PC_BITS = 0x3FFFFF, COHERENT = 1u << 22;
+static const uint32_t WAVE_BITS = 0xFFFFFF, PC_BITS = 0x3FFFFF, COHERENT = 1u << 22,
+                      ATOMIC_SITE = 1u << 23;
 
 struct global_view {
     struct machine *m;
@@ -47,19 +51,18 @@ static inline int32_t settled_of(const struct machine *m, int64_t wave) {
     return last->time && last->done > passed ? last->done : passed;
 }
 
-static inline struct global_view global_view(struct machine *m, int64_t wave, bool coherent,
+static inline struct global_view global_view(struct machine *m, int64_t wave, uint32_t how,
                                              uint32_t pc) {
     uint32_t own = (uint32_t)(m->first_wave + m->workgroup[wave] * m->waves_per_group +
                               m->wave_in_group[wave]) &
                    WAVE_BITS;
     uint32_t now = ++*m->clock;
-    return (struct global_view){
-        m,
-        wave,
-        own,
-        now,
-        settled_of(m, wave),
-        {now, (uint32_t)m->vm_issued[wave], own, (pc / 4 & PC_BITS) | (coherent ? COHERENT : 0)}};
+    return (struct global_view){m,
+                                wave,
+                                own,
+                                now,
+                                settled_of(m, wave),
+                                {now, (uint32_t)m->vm_issued[wave], own, (pc / 4 & PC_BITS) | how}};
 }
 
 /* -- order ------------------------------------------------------------------------------------- */
@@ -150,6 +153,24 @@ static inline bool conflicts(const struct global_view *v, const struct site *s, 
     return !((s->pc | v->site.pc) & COHERENT) && !global_ordered(v, s);
 }
 
+/* Whether a write disturbs an earlier one, or is disturbed by it. */
+static inline bool overwrites(const struct global_view *v, const struct site *s, uint32_t bytes) {
+    if (conflicts(v, s, bytes))
+        return true;
+    bool mixed = (s->pc ^ v->site.pc) & COHERENT && (s->pc | v->site.pc) & ATOMIC_SITE;
+    if (!mixed || !(bytes_of_site(s) & bytes) || !is_current(v, s))
+        return false;
+    uint32_t acquired = v->m->acquired[v->m->workgroup[v->wave]];
+    return !(s->pc & ATOMIC_SITE && acquired > s->time) && !global_ordered(v, s);
+}
+
+/* Whether the wave's own plain store stays on record: with it, unlike with the wave's atomic behind
+ * it, the atomics of others race. */
+static inline bool keeps_store(uint32_t now, uint32_t before, uint32_t seq, int32_t settled,
+                               bool covers) {
+    return now & ATOMIC_SITE && !(before & COHERENT) && (int32_t)seq - settled > 0 && covers;
+}
+
 static inline int global_race(const struct global_view *v, int code, const struct access *a,
                               int lane, const struct site *s) {
     struct machine *m = v->m;
@@ -228,6 +249,14 @@ static inline int global_read(const struct global_view *v, const struct access *
     return OK;
 }
 
+static inline void note_write(const struct global_view *v, struct global_record *r,
+                              uint32_t bytes) {
+    bool mine = is_current(v, &r->write) && wave_of_site(&r->write) == v->own;
+    if (!mine || !keeps_store(v->site.pc, r->write.pc, r->write.seq, v->settled,
+                              !(bytes & ~bytes_of_site(&r->write))))
+        note_site(v, &r->write, bytes);
+}
+
 /* `same` tells whether the write changes nothing; it is only asked where that matters. */
 static inline int global_write(const struct global_view *v, const struct access *a, int lane,
                                struct global_record *r, uint32_t bytes, bool same) {
@@ -235,9 +264,9 @@ static inline int global_write(const struct global_view *v, const struct access 
         return global_race(v, GLOBAL_RACE_WRITE_READ, a, lane, &r->read);
     if (conflicts(v, &r->other_read, bytes))
         return global_race(v, GLOBAL_RACE_WRITE_READ, a, lane, &r->other_read);
-    if (!same && conflicts(v, &r->write, bytes))
+    if (!same && overwrites(v, &r->write, bytes))
         return global_race(v, GLOBAL_RACE_WRITE_WRITE, a, lane, &r->write);
-    note_site(v, &r->write, bytes);
+    note_write(v, r, bytes);
     return OK;
 }
 

@@ -63,7 +63,12 @@ static inline bool note_plain(struct plain_view v, struct global_record *r, uint
         const struct words other = words_of(&r->other_read);
         if (foreign || (of_launch(v, other) && !of_wave(v, other)))
             return false;
-        set_words(&r->write, v.when, where | bytes_before(v, write));
+        bool covers = !((uint64_t)(bytes & 0xFF) << 24 & ~write.where) &&
+                      !((uint64_t)(bytes >> 8) << 56 & ~write.where);
+        if (!of_launch(v, write) ||
+            !keeps_store((uint32_t)(v.where >> 32), (uint32_t)(write.where >> 32),
+                         (uint32_t)(write.when >> 32), v.settled, covers))
+            set_words(&r->write, v.when, where | bytes_before(v, write));
         return true;
     }
     if (foreign)
@@ -95,7 +100,7 @@ static inline bool note_granule(const struct global_view *v, struct plain_view p
     uint32_t bytes = bytes_in(start, first, (int)size);
     if (!v->m->num_rivals && note_plain(plain, r, bytes, writes))
         return true;
-    if (conflicts(v, &r->write, bytes))
+    if (writes ? overwrites(v, &r->write, bytes) : conflicts(v, &r->write, bytes))
         return false;
     if (!writes) {
         note_read(v, r, bytes);
@@ -103,7 +108,7 @@ static inline bool note_granule(const struct global_view *v, struct plain_view p
     }
     if (conflicts(v, &r->read, bytes) || conflicts(v, &r->other_read, bytes))
         return false;
-    note_site(v, &r->write, bytes);
+    note_write(v, r, bytes);
     return true;
 }
 

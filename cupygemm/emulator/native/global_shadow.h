@@ -98,7 +98,9 @@ static inline int note_global(struct machine *m, const struct operation *op, int
     if (!m->global_shadow || !lanes)
         return OK;
     bool atomic = op->kind == ATOMIC, writes = atomic || op->kind == STORE;
-    struct global_view v = global_view(m, wave, atomic || op->coherent, pc);
+    bool swaps = op->atomic == SWAP || op->atomic == CMPSWAP || op->atomic == FCMPSWAP;
+    uint32_t how = (atomic || op->coherent ? COHERENT : 0) | (atomic && !swaps ? ATOMIC_SITE : 0);
+    struct global_view v = global_view(m, wave, how, pc);
     int code = OK;
     struct fault first;
     if (a->adjacent && note_stretch(&v, op, a, writes))

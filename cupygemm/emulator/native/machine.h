@@ -58,7 +58,7 @@ struct record {
 struct site {
     uint32_t time, seq;
     uint32_t wave; /* bits 0-23 */
-    uint32_t pc;   /* bits 0-21 in dwords, bit 22 COHERENT */
+    uint32_t pc;   /* bits 0-21 in dwords, bit 22 COHERENT, bit 23 ATOMIC_SITE */
 };
 
 struct global_record {
