@@ -24,12 +24,25 @@ from cupygemm.emulator.runtime import cxx_library, precompiled
 _CXX_NAMES = (b"_ZNSt3__1", b"_ZNKSt3__1", b"__cxa_", b"_Znwm", b"_ZdlPv")
 
 # What glibc has in its static part.
-_SUPPORT = """
+_GLIBC = """
 extern int __cxa_atexit(void (*)(void *), void *, void *);
 __attribute__((visibility("hidden"))) void *__dso_handle = &__dso_handle;
 __attribute__((visibility("hidden"))) int atexit(void (*function)(void)) {
     return __cxa_atexit((void (*)(void *))function, 0, __dso_handle);
 }
+"""
+
+# Conversions to bf16, which clang's own library has and that of ziglang has not.
+_BFLOAT = """
+typedef float vector __attribute__((vector_size(16)));
+static vector rounded(float value) {
+    union { float value; unsigned word; } bits = {value};
+    unsigned word = value != value ? bits.word | 0x400000
+                                   : bits.word + 0x7FFF + (bits.word >> 16 & 1);
+    bits.word = word >> 16;
+    return (vector){bits.value};
+}
+__attribute__((visibility("hidden"))) vector __truncsfbf2(float value) { return rounded(value); }
 """
 
 
@@ -76,21 +89,24 @@ def _host_options(target: str) -> list[str]:
         *("-nostdinc", "-fPIC", "-O1", "-D__HIPCC__=1", *precompiled.IMPLICIT),
         *full.options,
         *(f"-isystem{each}" for each in (*full.first, programs.HEADERS, *full.then)),
+        "-idirafter",  # some projects write <hip_bf16.h>
+        str(programs.HEADERS / "hip"),
     ]
 
 
 def _link(item: Path, library: Path, work: Path) -> None:
     """Link an object; only programs that call the C++ library need that library's own build."""
-    (work / "support.c").write_text(_SUPPORT)
-    support, hip = work / "support.o", work / "libamdhip64.so.7"
-    _run("clang", "-O1", "-fPIC", "-c", str(work / "support.c"), "-o", str(support))
-    _run("ld.lld", "-shared", "-soname", hip.name, "-o", str(hip), str(support))
-    files = ("-o", str(library), str(item))
+    glibc, bfloat, hip = work / "glibc.o", work / "bfloat.o", work / "libamdhip64.so.7"
+    for each, text in ((glibc, _GLIBC), (bfloat, _BFLOAT)):
+        each.with_suffix(".c").write_text(text)
+        _run("clang", "-O1", "-fPIC", "-c", str(each.with_suffix(".c")), "-o", str(each))
+    _run("ld.lld", "-shared", "-soname", hip.name, "-o", str(hip), str(glibc))
+    files = ("-o", str(library), str(item), str(bfloat))
     if any(name in item.read_bytes() for name in _CXX_NAMES):
         options = ("-target", "x86_64-linux-gnu", "-shared", "-Wl,--no-as-needed")
         _run("c++", *options, *files, str(hip))
     else:
-        _run("ld.lld", "-shared", "--no-as-needed", *files, str(support), str(hip))
+        _run("ld.lld", "-shared", "--no-as-needed", *files, str(glibc), str(hip))
 
 
 def _run(*arguments: str) -> None:

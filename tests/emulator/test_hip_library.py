@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -16,6 +17,7 @@ from tests.conftest import ROOT
 
 SOURCE = r"""
 #include <hip/hip_ext.h>
+#include <hip_bf16.h> // as projects do that have include/hip among their folders
 #include <hip/library_types.h>
 
 template <int factor> __global__ void scale(int *x, int n) {
@@ -101,6 +103,8 @@ extern "C" int through_a_graph(int *x) {
            hipMemPoolDestroy(pool) || hipGraphExecDestroy(executable) || hipGraphDestroy(graph);
 }
 
+extern "C" float rounded(float x) { return (float)(__bf16)x; }
+
 extern "C" int scaled(int *x, int n) {
     int *copy;
     if (hipMalloc(&copy, n * sizeof(int)) || hipMemcpy(copy, x, n * 4, hipMemcpyDeviceToDevice))
@@ -137,6 +141,11 @@ def test_a_library_launches_its_kernels(cp: ModuleType, tmp_path: Path) -> None:
     x = cp.arange(100, dtype="i4")
     assert library.scaled(ctypes.c_void_p(x.data.ptr), 100) == 0
     np.testing.assert_array_equal(x.get(), 3 * np.arange(100))
+
+    library.rounded.argtypes, library.rounded.restype = (ctypes.c_float,), ctypes.c_float
+    floats = np.array([1 + 2.0**-8, 1 + 2.0**-8 + 2.0**-20, -3e38, np.inf], "f4")
+    expected = floats.astype(ml_dtypes.bfloat16).astype("f4").tolist()
+    assert [library.rounded(each) for each in floats.tolist()] == expected
 
     rows, words = np.arange(16, dtype="i4").reshape(4, 4), np.zeros(3, "i4")
     total, registers, name = ctypes.c_int(), ctypes.c_int(), ctypes.create_string_buffer(8)
