@@ -103,6 +103,7 @@ extern "C" int through_a_graph(int *x) {
            hipMemPoolDestroy(pool) || hipGraphExecDestroy(executable) || hipGraphDestroy(graph);
 }
 
+extern "C" int prints(int n) { return printf("%d numbers, %.1f each\n", n, 2.5); }
 extern "C" float rounded(float x) { return (float)(__bf16)x; }
 
 extern "C" int scaled(int *x, int n) {
@@ -142,6 +143,7 @@ def test_a_library_launches_its_kernels(cp: ModuleType, tmp_path: Path) -> None:
     assert library.scaled(ctypes.c_void_p(x.data.ptr), 100) == 0
     np.testing.assert_array_equal(x.get(), 3 * np.arange(100))
 
+    assert library.prints(100) == len("100 numbers, 2.5 each\n")
     library.rounded.argtypes, library.rounded.restype = (ctypes.c_float,), ctypes.c_float
     floats = np.array([1 + 2.0**-8, 1 + 2.0**-8 + 2.0**-20, -3e38, np.inf], "f4")
     expected = floats.astype(ml_dtypes.bfloat16).astype("f4").tolist()
