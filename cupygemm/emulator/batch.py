@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from cupygemm.emulator.state import State
 
 BATCH_WAVES = 1024  # waves in flight together; bounds the register file's memory
+LOCKSTEP_WAVES = 256  # in lockstep, where the next batch then finds the arrays in the cache
 _SMALL_WAVES, _KEPT_BATCHES = 64, 8
 _KEPT_BYTES = 32 << 20  # in all large batches that are kept beside the latest one
 _kept: OrderedDict[Any, Batch] = OrderedDict()
@@ -79,6 +80,11 @@ class Batches:
     memory : Memory
     order : Order
     recorder : Recorder or None
+
+    Attributes
+    ----------
+    max_waves : int
+        The waves of a batch, if a workgroup has fewer.
     """
 
     def __init__(
@@ -93,6 +99,9 @@ class Batches:
         self._recorder = recorder
         self._is_native = native_execution()
         self._latest: Batch | None = None
+        # Seeded orders interleave many waves, and so does the cache model of a profile.
+        few = order == "lockstep" and recorder is None
+        self.max_waves = min(LOCKSTEP_WAVES, BATCH_WAVES) if few else BATCH_WAVES
 
     def _key(self, state_waves: int) -> Any:
         dispatch = self._dispatch
@@ -113,7 +122,7 @@ class Batches:
     def start(self, first: int, kernarg: int) -> Batch:
         """Return the batch that begins at workgroup `first`."""
         dispatch = self._dispatch
-        waves = dispatch.batch_waves(first, BATCH_WAVES)
+        waves = dispatch.batch_waves(first, self.max_waves)
         batch = self._latest
         if batch is None or batch.state.num_waves != waves:
             self._latest = None
@@ -124,7 +133,7 @@ class Batches:
         if batch is not None and is_same and batch.is_large:
             scalars = self._program.native.used_scalar | batch.scalar
         state, vector, scalar = dispatch.start(
-            first, BATCH_WAVES, kernarg, self._memory, reuse, scalars
+            first, self.max_waves, kernarg, self._memory, reuse, scalars
         )
         if batch is None:
             batch = self._new(state, vector, scalar)

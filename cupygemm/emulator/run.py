@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cupygemm.emulator.batch import BATCH_WAVES, Batches
+from cupygemm.emulator.batch import Batches
 from cupygemm.emulator.checking import Policy, policy
 from cupygemm.emulator.code_object import Kernel
 from cupygemm.emulator.device_printf import buffer_of
@@ -212,11 +212,11 @@ def launch(
                 batch = batches.start(first, kernarg)
                 batch.scheduler.watch.progress = progress
                 if order == "lockstep" and recorder is None:
-                    let_follow(batch, dispatch, first, BATCH_WAVES)
+                    let_follow(batch, dispatch, first, batches.max_waves)
                 Executor(batch, program, counts=counts).run()
                 _merge(conflicts, batch.state.units.get("lds_conflicts", {}), kernel.entry)
                 _merge(lines, batch.state.units.get("global_lines", {}), kernel.entry)
-                first += dispatch.batch_size(BATCH_WAVES) * (1 + batch.followed)
+                first += dispatch.batch_size(batches.max_waves) * (1 + batch.followed)
             batches.finish()
     except EmulatorError as err:
         store.give_back(key, program, grown=len(program.entries) > decoded)

@@ -28,7 +28,6 @@ ONLY_LATE = f"s_cmp_lg_u32 s2, {LATE}\ns_cbranch_scc1 .L{{label}}\n{{body}}\n.L{
 @pytest.fixture(autouse=True)
 def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batch, "BATCH_WAVES", 100)
-    monkeypatch.setattr(run, "BATCH_WAVES", 100)
 
 
 @pytest.fixture

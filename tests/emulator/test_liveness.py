@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from cupygemm.emulator import batch, run
+from cupygemm.emulator import batch
 from cupygemm.emulator.errors import KernelFault
 from cupygemm.emulator.liveness import Progress
 from cupygemm.emulator.native import library
@@ -127,8 +127,7 @@ def test_a_loop_without_an_end() -> None:
 
 
 def test_workgroups_that_are_not_on_the_device_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (batch, run):
-        monkeypatch.setattr(module, "BATCH_WAVES", 16)
+    monkeypatch.setattr(batch, "BATCH_WAVES", 16)
     body = f"""
     ds_write_b32 v1, v1 offset:16
     s_waitcnt lgkmcnt(0)
