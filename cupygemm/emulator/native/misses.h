@@ -38,14 +38,30 @@ static inline bool first_time(uint64_t *seen, int64_t words, int64_t which, uint
     return first;
 }
 
+/* How many places come before the first that is empty or has this tag; at most `count`. Many are
+ * looked at together, which vectorises. */
+static inline int64_t places_without(const uint64_t *recent, int64_t count, uint64_t tag) {
+    enum { TOGETHER = 32 };
+    int64_t place = 0;
+    for (; place + TOGETHER <= count; place += TOGETHER) {
+        uint64_t found = 0;
+        for (int64_t k = place; k < place + TOGETHER; k++)
+            found |= (uint64_t)((recent[k] == tag) | !recent[k]);
+        if (found)
+            break;
+    }
+    while (place < count && recent[place] != tag && recent[place])
+        place++;
+    return place;
+}
+
 /* Return whether a fully associative vL1D of the CU holds the line; then it does. `first`: the CU
  * has not asked for the line before. */
 static inline bool held_by_full_cache(struct miss_causes *c, int64_t cu, uint64_t line,
                                       bool first) {
     uint64_t *recent = c->recent + cu * c->lines;
     int64_t place = first && recent[c->lines - 1] ? c->lines - 1 : 0;
-    while (place < c->lines - 1 && recent[place] != line + 1 && recent[place])
-        place++;
+    place += places_without(recent + place, c->lines - 1 - place, line + 1);
     bool held = recent[place] == line + 1;
     memmove(recent + 1, recent, (size_t)place * sizeof *recent);
     recent[0] = line + 1;

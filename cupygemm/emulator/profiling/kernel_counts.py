@@ -286,9 +286,16 @@ class KernelCounts:
         KernelProfile
         """
         instructions = tuple(
-            replace(inst, modelled_cycles=cycles.get(inst.offset, {})) for inst in self.instructions
+            _with_cycles(inst, cycles.get(inst.offset, {})) for inst in self.instructions
         )
         return replace(self, timing=timing, instructions=instructions)
+
+
+def _with_cycles(inst: InstructionProfile, cycles: dict[str, int]) -> InstructionProfile:
+    """Return a copy with modelled cycles. A kernel has thousands, and `replace` takes long."""
+    result = object.__new__(InstructionProfile)
+    result.__dict__.update(inst.__dict__, modelled_cycles=cycles)
+    return result
 
 
 def merge_key(profile: KernelCounts) -> tuple[Any, ...]:
