@@ -1,9 +1,10 @@
-"""The pytest plugin, in an environment of its own and on a suite of its own."""
+"""The pytest plugin, in an environment without this checkout and on a suite of its own."""
 
 from __future__ import annotations
 
 import re
 import subprocess
+from dataclasses import replace
 
 import pytest
 
@@ -81,7 +82,8 @@ def test_numpy_only():
 
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory: pytest.TempPathFactory) -> Environment:
-    found = Environment(tmp_path_factory.mktemp("wheel"), [])
+    shared = Environment.shared(tmp_path_factory)
+    found = replace(shared, folder=tmp_path_factory.mktemp("suites"))
     (found.folder / "suite").mkdir()
     (found.folder / "suite" / "conftest.py").write_text(CONFTEST)
     (found.folder / "suite" / "test_suite.py").write_text(SUITE)

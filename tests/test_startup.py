@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -11,20 +12,24 @@ from tests.environments import ROOT, Environment
 STARTUP_FILE = ROOT / "cupygemm_startup" / "cupygemm_startup.pth"
 HERE = {"PYTHONSAFEPATH": "1", "CUPYGEMM_EMULATE": "gfx950"}
 WAYS = {
-    "wheel": [],
     "editable": ["--editable"],
     "strict": ["--config-settings", "editable_mode=strict", "--editable"],
 }
 
 
 class Installed(dict[str, Environment]):
-    """An environment for each way to install, made when it is asked for."""
+    """An environment for each way to install, made when it is asked for.
+
+    The wheel's is shared with other tests.
+    """
 
     def __init__(self, factory: pytest.TempPathFactory) -> None:
         self.factory = factory
 
     def __missing__(self, way: str) -> Environment:
-        return self.setdefault(way, Environment(self.factory.mktemp(way), WAYS[way]))
+        if way == "wheel":
+            return self.setdefault(way, Environment.shared(self.factory))
+        return self.setdefault(way, Environment.make(self.factory.mktemp(way), WAYS[way]))
 
 
 @pytest.fixture(scope="module")
@@ -97,9 +102,9 @@ def test_the_devices_allocator_is_installed(wheel: Environment) -> None:
 
 
 @pytest.mark.parametrize("way", TRIED)
-def test_uninstalling_removes_the_file(installed: Installed, way: str) -> None:
-    environment = installed[way]
-    del installed[way]  # a test that comes later makes another
+def test_uninstalling_removes_the_file(installed: Installed, way: str, tmp_path: Path) -> None:
+    environment = installed[way].copy(tmp_path)
+    assert environment.output("import cupygemm_startup") == ""  # leaves it compiled
     assert (environment.site / STARTUP_FILE.name).exists()
     environment.pip("uninstall", "--yes", "cupygemm")
     left = {path.name for path in environment.site.iterdir()}
