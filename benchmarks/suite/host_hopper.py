@@ -9,14 +9,11 @@ each, so that only figures of one process compare.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import functools
-import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
+from types import SimpleNamespace
 from typing import Any, ClassVar
-from unittest.mock import MagicMock
 
 import ml_dtypes
 import numpy as np
@@ -47,15 +44,12 @@ class _Answered:
         return self
 
 
-def _driver() -> ModuleType:
-    """Return what stands for the CUDA driver's bindings: it answers at once."""
-    driver, tensor_map = MagicMock(name="driver"), ctypes.create_string_buffer(128)
-    encoded = MagicMock()
-    encoded.getPtr = lambda: ctypes.addressof(tensor_map)
-    driver.cuLaunchKernelEx = lambda *_: (0,)
-    driver.CUresult.CUDA_SUCCESS = 0
-    driver.cuTensorMapEncodeTiled = lambda *_: (0, encoded)
-    return driver
+_DRIVER = SimpleNamespace(
+    cuLaunchKernelEx=lambda *_: 0,
+    cuTensorMapEncodeTiled=lambda *_: 0,
+    cuFuncSetAttribute=lambda *_: 0,
+)
+"""What stands for the CUDA driver: it answers at once."""
 
 
 @functools.cache
@@ -75,7 +69,7 @@ def start() -> Any:
     import cupy
 
     from cupygemm._backends import registry
-    from cupygemm._backends.hopper import copies, plan, product
+    from cupygemm._backends.hopper import copies, driver, plan, product
     from cupygemm._backends.hopper.backend import HopperBackend
     from cupygemm._backends.hopper.compile import Cubin
     from cupygemm._backends.hopper.config import HopperArch
@@ -86,9 +80,7 @@ def start() -> Any:
         module.compile_cubin = lambda _, name: Cubin(name, Path(), "none")
     for module in (product, copies):
         module.load = lambda _: _Answered()
-    bindings = ModuleType("cuda.bindings")
-    bindings.driver = _driver()
-    sys.modules |= {"cuda": ModuleType("cuda"), "cuda.bindings": bindings}
+    driver.library = lambda: _DRIVER
     return cupy
 
 

@@ -23,6 +23,7 @@ from cupygemm._backends import device as _device
 from cupygemm._backends.cupy.backend import CupyBackend
 from cupygemm._backends.hopper import (
     copies,
+    driver,
     grouped,
     launch,
     plan,
@@ -144,23 +145,26 @@ class HostKernel:
 
 
 def encode_tiled(
-    dtype: str,
+    place: int,
+    kind: int,
     rank: int,
     address: int,
-    extents: list[int],
-    pitches: list[int],
-    box: list[int],
-    steps: list[int],
-    interleave: str,
-    swizzle: str,
-    promotion: str,
-    fill: str,
-) -> tuple[Any, Any]:
-    """Return a tensor map if the conditions of ``cuTensorMapEncodeTiled`` hold."""
-    size = _BYTES[dtype.removeprefix("CU_TENSOR_MAP_DATA_TYPE_")]
-    width = {f"CU_TENSOR_MAP_SWIZZLE_{width}B": width for width in (64, 128)}.get(swizzle, 0)
+    extents: Any,
+    pitches: Any,
+    box: Any,
+    steps: Any,
+    interleave: int,
+    swizzle: int,
+    promotion: int,
+    fill: int,
+) -> int:
+    """Write a tensor map if the conditions of ``cuTensorMapEncodeTiled`` hold."""
+    dtype = _TYPE_NAMES[kind]
+    size = _BYTES[dtype]
+    width = {driver.SWIZZLES[width]: width for width in (64, 128)}.get(swizzle, 0)
     valid = (
         1 <= rank <= 5
+        and place % 64 == 0
         and address % 16 == 0
         and len(extents) == len(box) == len(steps) == rank
         and len(pitches) == rank - 1
@@ -169,68 +173,45 @@ def encode_tiled(
         and all(1 <= extent <= 256 for extent in box)
         and all(step == 1 for step in steps)
         and box[0] * size % 16 == 0
-        and interleave == "CU_TENSOR_MAP_INTERLEAVE_NONE"
+        and interleave == driver.INTERLEAVE_NONE
         and box[0] * size <= width
-        and fill == "CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE"
+        and fill == driver.FILL_NONE
     )
     if not valid:
-        return SimpleNamespace(name="CUDA_ERROR_INVALID_VALUE"), None
+        return _INVALID_VALUE
     record = np.zeros(1, MAP)
     record["magic"], record["rank"], record["element_bytes"] = _MAGIC, rank, size
-    record["rounds_to_tf32"] = dtype.endswith("TFLOAT32")
+    record["rounds_to_tf32"] = dtype == "TFLOAT32"
     record["swizzle"] = width
     record["address"] = address
     for name, values in (("extents", extents), ("pitches", pitches), ("box", box)):
-        record[name][0, : len(values)] = values
-    return _SUCCESS, SimpleNamespace(getPtr=lambda: record.ctypes.data)
+        record[name][0, : len(values)] = list(values)
+    ctypes.memmove(place, record.ctypes.data, MAP.itemsize)
+    return 0
 
 
-class _Names:
-    """An enumeration whose members are strings: their own names."""
-
-    def __getattr__(self, name: str) -> str:
-        return name
+_TYPE_NAMES = {number: name for name, number in driver.DATA_TYPES.items()}
+_INVALID_VALUE = 1  # CUDA_ERROR_INVALID_VALUE
 
 
-_SUCCESS = "CUDA_SUCCESS"
+def _driver(kernels: dict[int, HostKernel], threads: threading.local) -> SimpleNamespace:
+    """Return what stands for the driver's library."""
 
-
-def _attribute() -> SimpleNamespace:
-    """Return an attribute of a launch whose value is not set yet."""
-    return SimpleNamespace(value=SimpleNamespace())
-
-
-def _driver(kernels: dict[int, HostKernel], threads: threading.local) -> ModuleType:
-
-    def launch_kernel(config: Any, function: int, parameters: int, extra: int) -> tuple[Any]:
+    def launch_kernel(config: int, function: int, parameters: int, extra: None) -> int:
         if not getattr(threads, "have_context", False):
-            return ("CUDA_ERROR_INVALID_CONTEXT",)
+            return driver.INVALID_CONTEXT
+        found = driver.LaunchConfig.from_address(config)
         struct = ctypes.cast(parameters, ctypes.POINTER(ctypes.c_void_p))[0]
-        kernels[function].launch(
-            (config.gridDimX, config.gridDimY, config.gridDimZ),
-            (config.blockDimX, config.blockDimY, config.blockDimZ),
-            config.sharedMemBytes,
-            struct,
-        )
-        return (0,)
+        kernels[function].launch(tuple(found.grid), tuple(found.block), found.shared_bytes, struct)
+        return 0
 
-    module = ModuleType("cuda.bindings.driver")
-    for name in ("DataType", "Interleave", "Swizzle", "L2promotion", "FloatOOBfill"):
-        setattr(module, f"CUtensorMap{name}", _Names())
-    module.CUresult = _Names()  # type: ignore[attr-defined]
-    module.cuuint32_t = module.cuuint64_t = int  # type: ignore[attr-defined]
-    module.cuTensorMapEncodeTiled = encode_tiled  # type: ignore[attr-defined]
-    module.CUlaunchAttributeID = _Names()  # type: ignore[attr-defined]
-    module.CUlaunchAttribute = _attribute  # type: ignore[attr-defined]
-    module.CUlaunchConfig = SimpleNamespace  # type: ignore[attr-defined]
-    module.CUfunction = module.CUstream = int  # type: ignore[attr-defined]
-    module.cuLaunchKernelEx = launch_kernel  # type: ignore[attr-defined]
-    return module
+    return SimpleNamespace(cuTensorMapEncodeTiled=encode_tiled, cuLaunchKernelEx=launch_kernel)
 
 
 def _check_status(status: int) -> None:
     """Raise unless the status is success."""
-    assert status == 0, f"the driver returns {status}"
+    if status:
+        raise RuntimeError(f"the driver returns {status}")
 
 
 class _Current:
@@ -251,8 +232,8 @@ class _Current:
         """Return at once: a launch is complete when it returns."""
 
 
-def _modules(kernels: dict[int, HostKernel]) -> dict[str, ModuleType]:
-    """Return the substitutes for the modules of CuPy and of the CUDA bindings."""
+def _modules(threads: threading.local) -> dict[str, ModuleType]:
+    """Return the substitutes for the modules of CuPy."""
 
     properties = {
         "name": b"NVIDIA H200 (modelled)",
@@ -261,16 +242,10 @@ def _modules(kernels: dict[int, HostKernel]) -> dict[str, ModuleType]:
         "multiProcessorCount": NUM_SMS,
     }
     cupy = ArrayModule("cupy")
-    cuda, runtime, driver, bindings = (
+    cuda, runtime, status = (
         ModuleType(name)
-        for name in (
-            "cupy.cuda",
-            "cupy.cuda.runtime",
-            "cupy_backends.cuda.api.driver",
-            "cuda.bindings",
-        )
+        for name in ("cupy.cuda", "cupy.cuda.runtime", "cupy_backends.cuda.api.driver")
     )
-    threads = threading.local()  # a thread that has not called the runtime has no context
     vars(runtime).update(
         is_hip=False,
         getDeviceProperties=lambda index: properties,
@@ -281,22 +256,20 @@ def _modules(kernels: dict[int, HostKernel]) -> dict[str, ModuleType]:
     vars(cuda).update(
         runtime=runtime, Device=_Current, Stream=_Current, alloc=Memory, get_current_stream=_Current
     )
-    vars(bindings).update(driver=_driver(kernels, threads))
-    vars(driver).update(check_status=_check_status)
+    vars(status).update(check_status=_check_status)
     cupy.cuda = cuda  # type: ignore[attr-defined]
     cupyx, special = ModuleType("cupyx"), ModuleType("cupyx.scipy.special")
     vars(cupyx).update(allow_synchronize=lambda allow: contextlib.nullcontext())
     vars(special).update(erfc=scipy.special.erfc)
     empty = (
         "cupyx.scipy",
-        "cuda",
         "cupy_backends",
         "cupy_backends.cuda",
         "cupy_backends.cuda.api",
         "cupy_backends.cuda.libs",
         "cupy_backends.cuda.libs.cublas",
     )
-    made = (cupy, cuda, runtime, driver, bindings, cupyx, special)
+    made = (cupy, cuda, runtime, status, cupyx, special)
     return {module.__name__: module for module in (*map(ModuleType, empty), *made)}
 
 
@@ -319,12 +292,14 @@ def modelled() -> Iterator[tuple[Any, Model]]:
         made = HostKernel(model, text, name)
         return kernels.setdefault(made.ptr, made)
 
-    modules = _modules(kernels)
+    threads = threading.local()  # a thread that has not called the runtime has no context
+    modules, library = _modules(threads), _driver(kernels, threads)
     _forget()
     # CuPy's functions warn of nothing.
     with pytest.MonkeyPatch.context() as patch, np.errstate(all="ignore"):
         for name, module in modules.items():
             patch.setitem(sys.modules, name, module)
+        patch.setattr(driver, "library", lambda: library)
         for user in (plan, product, copies, small_launch):
             patch.setattr(user, "compile_cubin", compiled)
         for user in (product, copies, grouped, small_launch):

@@ -13,9 +13,11 @@ launching the kernel, so packed structs are cached by what differs between them 
 
 from __future__ import annotations
 
+import ctypes
 import struct
 from typing import Any
 
+from cupygemm._backends.hopper import driver
 from cupygemm._backends.struct_kernel import Pointed, StructKernel, pointed
 
 MAX_PACKED = 1024
@@ -38,23 +40,23 @@ class Enqueue:
         The dynamic shared memory of a block.
     """
 
-    __slots__ = ("_configs", "_driver", "_function", "_grid", "_launch", "_shape", "_stream")
+    __slots__ = ("_configs", "_function", "_grid", "_kernel", "_launch", "_shape", "_stream")
 
     def __init__(
         self, kernel: Any, grid: tuple[int, int, int], threads: int, shared_bytes: int = 0
     ) -> None:
-        from cuda.bindings import driver
         from cupy.cuda import get_current_stream
 
         if shared_bytes:
             kernel.max_dynamic_shared_size_bytes = shared_bytes
+        self._kernel = kernel  # whose module stays loaded
         self._grid = grid
         self._shape = threads, shared_bytes
-        self._driver = driver
-        self._function = driver.CUfunction(kernel.kernel.ptr)
-        self._launch = driver.cuLaunchKernelEx
+        self._function = int(kernel.kernel.ptr)
+        self._launch = driver.library().cuLaunchKernelEx
         self._stream = get_current_stream
-        self._configs: dict[int, Any] = {}  # by stream
+        # By stream: the address of a launch configuration, and the configuration.
+        self._configs: dict[int, tuple[int, driver.LaunchConfig]] = {}
 
     def __call__(self, parameters: Pointed) -> None:
         """Enqueue the launch in the current stream; the driver copies the parameters."""
@@ -62,11 +64,11 @@ class Enqueue:
         config = self._configs.get(stream)
         if config is None:
             config = self._config(stream)
-        (status,) = self._launch(config, self._function, parameters[0], 0)
+        status = self._launch(config[0], self._function, parameters[0], None)
         if status:
-            self._retry(config, parameters, status)
+            self._retry(config[0], parameters, status)
 
-    def _retry(self, config: Any, parameters: Pointed, status: Any) -> None:
+    def _retry(self, config: int, parameters: Pointed, status: int) -> None:
         """Launch again if the launch failed only because this thread has no context yet.
 
         The runtime creates a thread's context at its first call; the driver does not.
@@ -74,29 +76,18 @@ class Enqueue:
         from cupy.cuda import runtime
         from cupy_backends.cuda.api.driver import check_status
 
-        if status == self._driver.CUresult.CUDA_ERROR_INVALID_CONTEXT:
+        if status == driver.INVALID_CONTEXT:
             runtime.memGetInfo()
-            (status,) = self._launch(config, self._function, parameters[0], 0)
-        check_status(int(status))
+            status = self._launch(config, self._function, parameters[0], None)
+        check_status(status)
 
-    def _config(self, stream: int) -> Any:
-        """Return the launch configuration for a stream."""
-        driver = self._driver
-        attribute = driver.CUlaunchAttribute()
-        attribute.id = (
-            driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
-        )
-        attribute.value.programmaticStreamSerializationAllowed = 1
-        config = driver.CUlaunchConfig()
-        config.gridDimX, config.gridDimY, config.gridDimZ = self._grid
-        config.blockDimX, config.sharedMemBytes = self._shape
-        config.blockDimY = config.blockDimZ = 1
-        config.hStream = driver.CUstream(stream)
-        config.attrs, config.numAttrs = [attribute], 1
+    def _config(self, stream: int) -> tuple[int, driver.LaunchConfig]:
+        """Return the launch configuration for a stream, and its address."""
+        config = driver.early_launch(self._grid, *self._shape, stream)
         if len(self._configs) >= _MAX_STREAMS:
             self._configs = {}
-        self._configs[stream] = config
-        return config
+        self._configs[stream] = made = ctypes.addressof(config), config
+        return made
 
 
 def plain_kernel(kernel: Any, shared_bytes: int = 0) -> StructKernel:
@@ -109,12 +100,9 @@ def plain_kernel(kernel: Any, shared_bytes: int = 0) -> StructKernel:
     shared_bytes : int
         The dynamic shared memory of a block.
     """
-    from cuda.bindings import driver
-
     made = StructKernel(kernel, shared_bytes)
     # Clusters of more than 8 thread blocks have to be allowed.
-    large = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
-    driver.cuFuncSetAttribute(driver.CUfunction(made.function), large, 1)
+    driver.library().cuFuncSetAttribute(made.function, driver.NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1)
     return made
 
 

@@ -11,11 +11,13 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
+from cupygemm._backends.hopper import driver
 from cupygemm._records.dtypes import ITEMSIZE
 
 MAP_BYTES = 128
-# CUtensorMapDataType without its common prefix, where TMA must know more than the size: the types
-# that it adds, and the one that it rounds.
+_MAP_ALIGNMENT = 64  # in the driver
+# Where TMA must know more than the size of elements: the types that it adds, and the one that it
+# rounds.
 DATA_TYPES = {
     "i32": "INT32",
     "f16": "FLOAT16",
@@ -62,16 +64,20 @@ def encode(
     ValueError
         The driver refuses the map.
     """
-    from cuda.bindings import driver
+    from cupy_backends.cuda.api.driver import check_status
 
     kind, *rest = described(dtype, *map(tuple, (extents, pitches, box)), swizzle)
-    status, encoded = driver.cuTensorMapEncodeTiled(kind, len(extents), address, *rest)
-    if status != driver.CUresult.CUDA_SUCCESS:
+    room = ctypes.create_string_buffer(MAP_BYTES + _MAP_ALIGNMENT)
+    place = -(-ctypes.addressof(room) // _MAP_ALIGNMENT) * _MAP_ALIGNMENT
+    status = driver.library().cuTensorMapEncodeTiled(place, kind, len(extents), address, *rest)
+    try:
+        check_status(status)
+    except RuntimeError as err:  # CUDADriverError
         raise ValueError(
-            f"the driver refuses a tensor map ({status.name}): {dtype} at {address:#x}, "
+            f"the driver refuses a tensor map ({err}): {dtype} at {address:#x}, "
             f"extents {tuple(extents)}, pitches {tuple(pitches)} bytes, boxes of {tuple(box)}"
-        )
-    return ctypes.string_at(int(encoded.getPtr()), MAP_BYTES)
+        ) from err
+    return ctypes.string_at(place, MAP_BYTES)
 
 
 @functools.lru_cache(1024)
@@ -82,23 +88,16 @@ def described(
     box: tuple[int, ...],
     swizzle: int,
 ) -> tuple[Any, ...]:
-    """Return the driver's arguments for a tensor, without its address.
-
-    Creating these objects takes the host longer than encoding the map.
-    """
-    from cuda.bindings import driver
-
-    number, word = driver.cuuint32_t, driver.cuuint64_t
-    data_type = DATA_TYPES.get(dtype, f"UINT{8 * ITEMSIZE[dtype]}")
+    """Return the driver's arguments for a tensor, without its address."""
     return (
-        getattr(driver.CUtensorMapDataType, f"CU_TENSOR_MAP_DATA_TYPE_{data_type}"),
-        [word(extent) for extent in extents],
-        [word(pitch) for pitch in pitches],
-        [number(extent) for extent in box],
-        [number(1)] * len(extents),
-        driver.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
-        getattr(driver.CUtensorMapSwizzle, f"CU_TENSOR_MAP_SWIZZLE_{swizzle}B"),
+        driver.DATA_TYPES[DATA_TYPES.get(dtype, f"UINT{8 * ITEMSIZE[dtype]}")],
+        driver.words(extents),
+        driver.words(pitches),
+        driver.integers(box),
+        driver.integers((1,) * len(extents)),
+        driver.INTERLEAVE_NONE,
+        driver.SWIZZLES[swizzle],
         # Fetching pairs of lines cost a skinny product 6 % (16 x 8192 x 8192, H200, 2026-11-21).
-        driver.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
-        driver.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
+        driver.L2_PROMOTION_128B,
+        driver.FILL_NONE,
     )
