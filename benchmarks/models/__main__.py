@@ -20,7 +20,7 @@ import ml_dtypes
 import numpy as np
 
 from benchmarks.models import report
-from benchmarks.models.layers import FEW, MODELS, Layer, products
+from benchmarks.models.layers import FEW, HELD_OUT, MODELS, Layer, products
 from benchmarks.models.measure import COLD_BYTES, ROUNDS, STATES, measure, operands_of
 from benchmarks.models.peers import OURS, PEERS, Case
 from benchmarks.models.rotation import num_sets
@@ -83,10 +83,17 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--models",
         nargs="+",
-        choices=MODELS,
+        choices=(*MODELS, *HELD_OUT),
         default=FEW,
         metavar="MODEL",
-        help=f"of: {', '.join(MODELS)}; default: {', '.join(FEW)}",
+        help=f"of: {', '.join((*MODELS, *HELD_OUT))}; default: {', '.join(FEW)}",
+    )
+    parser.add_argument(
+        "--held-out",
+        action="store_const",
+        dest="models",
+        const=tuple(HELD_OUT),
+        help="the models that the choice of kernels is not trained on",
     )
     parser.add_argument("--tokens", nargs="+", type=int, help="default: as each model sees them")
     parser.add_argument("--dtypes", nargs="+", choices=DTYPES, default=["bf16"])
