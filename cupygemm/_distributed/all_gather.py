@@ -13,7 +13,7 @@ Where this does not pay, all rows are gathered first, on the caller's stream.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Unpack
@@ -31,9 +31,11 @@ from cupygemm._distributed.arguments import (
 from cupygemm._distributed.group import Group
 from cupygemm._distributed.messages import Message
 from cupygemm._distributed.product_streams import ProductStreams
+from cupygemm._distributed.recordings import Recordings
 from cupygemm._distributed.rendezvous import Facts
 from cupygemm._distributed.repeated import key_of
 from cupygemm._distributed.row_products import Plans, RowProducts, plan_rows
+from cupygemm._distributed.shortcuts import shortcut
 from cupygemm._distributed.steps import Rows, RowWork, bounds_of
 from cupygemm._distributed.ways import Way, choose_way
 from cupygemm._products.matmul import matmul
@@ -45,6 +47,7 @@ _OWN_FACTS = ("n",)
 """The facts of a call that may differ between ranks."""
 
 
+@shortcut
 @common_keywords
 def all_gather_matmul(
     a: Any,
@@ -134,6 +137,10 @@ def all_gather_matmul(
         if recordings is not None and recordings.replay(repeated):
             return out
         own = a if key is not None else contiguous_rows(a, out)
+        if recordings is not None and not way.overlaps:
+            places = way, product, own, b, out
+            _gather_by_copies_at_once(recordings, repeated, *places, gathered, asked)
+            return out
         if way.peers is not None:
             way.peers.begin(cupy.cuda.get_current_stream())
             full = way.peers.array(product.whole, a.dtype)
@@ -286,6 +293,7 @@ def _gather_by_copies(
         for peer, part in step.sends:
             peers.send(_message(own, own_rows, part, peer), part[0] * row_bytes)
         source = step.receives[0].peer
+    peers.sent()
     if products is not None:
         products.multiply(own_rows)
     for number, step in enumerate(way.steps):
@@ -295,6 +303,42 @@ def _gather_by_copies(
                 if products is not None:
                     products.multiply(part)
     streams.join()
+
+
+def _gather_by_copies_at_once(
+    recordings: Recordings,
+    call: Hashable,
+    way: Way,
+    product: _Product,
+    own: Any,
+    b: Any,
+    out: Any,
+    gathered: Any,
+    asked: Mapping[str, Any],
+) -> None:
+    """Enqueue the copies to all peers, and the product when all rows have arrived."""
+    from cupy.cuda import get_current_stream
+
+    peers = way.peers
+    assert peers is not None
+    caller = get_current_stream()
+    peers.begin_at_once(caller)
+    full = peers.array(product.whole, own.dtype)
+
+    def enqueue(_streams: ProductStreams, _split: Callable[[], None]) -> None:
+        stream = get_current_stream()
+        offset = product.own_rows[0] * full.strides[0]
+        sends = [(Message.of(own, rank), offset) for rank in range(len(product.bounds))]
+        peers.send_at_once(sends, stream)
+        peers.sent()
+        peers.receive_all(stream)
+        matmul(full, b, out, dtype=asked["dtype"], casting=asked["casting"], **asked["options"])
+        peers.lower_flags(stream)
+
+    recordings.enqueue(call, enqueue, at_once=True)
+    if gathered is not None:
+        gathered[...] = full
+    peers.end_at_once(caller)
 
 
 def _message(own: Any, own_rows: Rows, part: Rows, peer: int) -> Message:

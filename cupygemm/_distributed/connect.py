@@ -7,6 +7,7 @@ are wanted, they open each other's memory.
 from __future__ import annotations
 
 import contextlib
+import os
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from cupygemm._distributed.group import DEFAULT_TIMEOUT, Exchange, Group
 from cupygemm._distributed.peers import open_peers
 from cupygemm._distributed.recordings import Recordings
 from cupygemm._distributed.rendezvous import Membership, Rendezvous
+from cupygemm._distributed.segment import host_name
 
 _ADDRESS_BYTES = 512
 
@@ -93,6 +95,7 @@ def connect(
     group = Group(nccl, membership, rendezvous, size=size)
     groups.append(group)
     group.barrier()
+    group.shares_process = _share_a_process(membership)
     group.board = _share_board(group, membership)
     _open_peers(group, membership, exchange)
     return group
@@ -128,8 +131,15 @@ def _broadcast(nccl: Any, text: str) -> str:
         stream = cupy.cuda.get_current_stream()
         place, kind = buffer.data.ptr, cupy.cuda.nccl.NCCL_UINT8
         nccl.broadcast(place, place, _ADDRESS_BYTES, kind, 0, stream.ptr)
+        stream.synchronize()
         received: bytes = buffer.get().tobytes()
     return received.rstrip(b"\0").decode()
+
+
+def _share_a_process(membership: Membership) -> bool:
+    """Return whether some ranks are threads of one process."""
+    everybody = membership.agree({"host": host_name(), "process": os.getpid()})
+    return len({(each["host"], each["process"]) for each in everybody}) < len(everybody)
 
 
 def _share_board(group: Group, membership: Membership) -> Board | None:
@@ -160,7 +170,9 @@ def _open_peers(group: Group, membership: Membership, exchange: Exchange) -> Non
     group.exchange_asked = exchange
     if group.size > 1 and all(each["wanted"] for each in asked):
         with Device(group.device):
-            group.peers = open_peers(group.rank, group.size, group.stream, membership.agree)
+            meet = group.meet_threads if group.shares_process else None
+            place = group.rank, group.size, group.stream, membership.agree
+            group.peers = open_peers(*place, meet=meet)
             if group.peers is not None:
                 group.recordings = Recordings(group.peers, group.second_stream)
     if exchange == "copies" and group.peers is None:

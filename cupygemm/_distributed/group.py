@@ -21,6 +21,7 @@ from cupygemm._distributed.peers import Peers
 from cupygemm._distributed.recordings import Recordings
 from cupygemm._distributed.rendezvous import Facts, GroupError, Membership, Rendezvous
 from cupygemm._distributed.repeated import Checked, Details, Key, digest_of_call
+from cupygemm._distributed.shortcuts import Met
 from cupygemm._plan.table import PlanTable
 
 Exchange = Literal["auto", "nccl", "copies"]
@@ -57,6 +58,10 @@ class Group:
         Copies to the memory of the other ranks; None if all data moves by NCCL or RCCL.
     recordings : Recordings or None
         The calls by such copies that have come again; None without peers.
+    shares_process : bool
+        Whether ranks are threads of one process; see `meet_threads`.
+    met : Met or None
+        The digests of the last call on which the ranks agreed; None without a board.
     exchange_asked : {"auto", "nccl", "copies"}
     ways : PlanTable
         How rows travel, by the work of a product; see `choose_way`.
@@ -90,6 +95,9 @@ class Group:
         self.peers: Peers | None = None
         self.recordings: Recordings | None = None
         self.exchange_asked: Exchange = "auto"
+        self.shares_process = False
+        self.met: Met | None = None
+        self._met_already: tuple[int, ...] | None = None
         _OPEN.add(self)
 
     def __repr__(self) -> str:
@@ -200,7 +208,9 @@ class Group:
         if self.board is not None:
             if digest is None:
                 digest = digest_of_call(function, facts, own)
-            known = self._meet(function, digest)
+            known = self._met_already or self._meet(function, digest)
+            self._met_already = None
+            self.met = digest, known
             agreed: list[Facts] | None = self._agreed.get(known)
             if agreed is not None:
                 return agreed
@@ -226,6 +236,18 @@ class Group:
             self._agreed.keep(known, everybody)
         return everybody
 
+    def meets_again(self, function: str, met: Met) -> bool:
+        """Wait until all ranks have made a call, and return whether they are the same as before.
+
+        If they are not, `agree` is to be called with the same digest; it does not wait again.
+        """
+        digest, before = met
+        known = self._meet(function, digest)
+        if known == before:
+            return True
+        self._met_already = known
+        return False
+
     def _meet(self, function: str, digest: int) -> tuple[int, ...]:
         """Wait for all ranks on the board, and return their digests."""
         assert self.board is not None
@@ -237,6 +259,18 @@ class Group:
             membership.report_late(err.ranks, function)
             membership.raise_if_broken()
             raise
+
+    def meet_threads(self) -> None:
+        """Wait for the other ranks, if some are threads of one process.
+
+        Some functions of a driver (allocations, frees, the load of a kernel) let their thread wait
+        for all work of the devices of a process, and no other thread calls the driver meanwhile. If
+        that work waited for what another rank has yet to enqueue, neither would go on. So these
+        ranks meet before work that waits for another one is enqueued, and when each has enqueued
+        what the others wait for. Nothing else happens between the two.
+        """
+        if self.shares_process:
+            self._membership.agree({})
 
     @contextlib.contextmanager
     def refusing(self, function: str) -> Iterator[None]:
@@ -259,8 +293,7 @@ class Group:
         """
         try:
             yield
-            if self._membership.faulty:
-                self._membership.raise_if_broken()
+            self.raise_if_faulty()
         except GroupError:
             raise
         except BaseException as err:
@@ -275,6 +308,11 @@ class Group:
                 raise cause from err
             self._membership.fail(f"{type(err).__name__}: {err}")
             raise
+
+    def raise_if_faulty(self) -> None:
+        """Raise GroupError if a fault has ended the group."""
+        if self._membership.faulty:
+            self._membership.raise_if_broken()
 
     def release(self) -> None:
         """Release the streams of this rank that wait for other ranks."""
@@ -298,7 +336,9 @@ class Group:
         stream = get_current_stream()
         if len({last - first for first, last in bounds}) == 1:
             places = own.data.ptr, full.data.ptr
+            self.meet_threads()
             self._communicator.allGather(*places, own.nbytes, nccl.NCCL_UINT8, stream.ptr)
+            self.meet_threads()
             return
         peers = [peer for peer in range(self.size) if peer != self.rank]
         self.exchange(
@@ -322,6 +362,7 @@ class Group:
         from cupy.cuda import nccl
 
         pointer = stream.ptr
+        self.meet_threads()
         nccl.groupStart()
         try:
             for operation, messages in (
@@ -333,6 +374,7 @@ class Group:
                         operation(address, nbytes, nccl.NCCL_UINT8, peer, pointer)
         finally:
             nccl.groupEnd()
+        self.meet_threads()
 
 
 _OPEN: weakref.WeakSet[Group] = weakref.WeakSet()

@@ -18,7 +18,7 @@ from cupygemm._distributed.group import Group
 from cupygemm._distributed.messages import Message
 from cupygemm._distributed.product_streams import ProductStreams
 from cupygemm._distributed.steps import Rows, RowWork, Step
-from cupygemm._distributed.sums import in_one_pass, sum_and_finish, type_of_sums
+from cupygemm._distributed.sums import in_one_pass, sum_and_finish, sum_rows, type_of_sums
 from cupygemm._distributed.ways import Way, choose_way
 from cupygemm._plan.plan import Plan
 from cupygemm._products.matmul import matmul, plan_for
@@ -144,7 +144,8 @@ def way_of(
     parts = group.size * max(last - first for first, last in bounds) * row_bytes
     flops = 2.0 * max(1, k) * sums.b.shape[1]
     work = RowWork(nbytes=row_bytes, flops=flops, itemsize=sums.a.itemsize)
-    return choose_way(group, bounds, work, segment_bytes=max(parts, result_bytes))
+    nbytes = max(parts, result_bytes)
+    return choose_way(group, bounds, work, segment_bytes=nbytes, scatters=True)
 
 
 def reduced(
@@ -209,7 +210,10 @@ def _reduced_by_copies(
     if recordings.replay(repeated):
         return out
     stream = get_current_stream()
-    peers.begin(stream)
+    begin, end = (
+        (peers.begin, peers.end) if way.overlaps else (peers.begin_at_once, peers.end_at_once)
+    )
+    begin(stream)
     parts = peers.array((group.size, *shape), sums.travelling)
     result = out
 
@@ -218,14 +222,51 @@ def _reduced_by_copies(
         sent = sums.room()
         _send_by_copies(group.rank, way, bounds, sums, sent, parts, streams)
         split()
-        for step in way.steps:
-            for peer, _ in step.sends:
-                peers.receive(peer, get_current_stream())
-        result = sum_and_finish(call, parts, sums.sums, out)
+        peers.sent()
+        result = _sum_of_copies(way, bounds[group.rank], parts, sums, call, out)
 
-    recordings.enqueue(repeated, enqueue)
-    peers.end(stream)
+    def enqueue_at_once(_streams: ProductStreams, _split: Callable[[], None]) -> None:
+        nonlocal result
+        stream = get_current_stream()
+        sent = sums.room()
+        sums.multiply((0, sent.shape[0]), sent)
+        row_bytes = parts.shape[2] * parts.itemsize
+        sends = [
+            (Message.of_rows(sent, rows, peer), group.rank * (rows[1] - rows[0]) * row_bytes)
+            for peer, rows in enumerate(bounds)
+        ]
+        peers.send_at_once(sends, stream)
+        peers.sent()
+        peers.receive_all(stream)
+        result = sum_and_finish(call, parts, sums.sums, out)
+        peers.lower_flags(stream)
+
+    at_once = not way.overlaps
+    recordings.enqueue(repeated, enqueue_at_once if at_once else enqueue, at_once=at_once)
+    end(stream)
     return result
+
+
+def _sum_of_copies(
+    way: Way, own_rows: Rows, parts: Any, sums: PartialProducts, call: Call, out: Any
+) -> Any:
+    """Enqueue the sum of all parts, as they arrive if it is one pass, and return the result."""
+    from cupy import empty
+    from cupy.cuda import get_current_stream
+
+    peers, stream = way.peers, get_current_stream()
+    assert peers is not None
+    in_slices = way.slices > 1 and in_one_pass(call, sums.sums)
+    if in_slices and out is None:
+        out = empty(parts.shape[1:], container(call.request.types.result))
+    for number, step in enumerate(way.steps):
+        for peer, _ in step.sends:
+            peers.receive(peer, stream)
+        if in_slices and (number + 1) % way.steps_of_slice == 0:
+            first, last = step.sends[0].rows
+            rows = first - own_rows[0], last - own_rows[0]
+            sum_rows(rows, parts, sums.sums, out)
+    return out if in_slices else sum_and_finish(call, parts, sums.sums, out)
 
 
 def _exchange_at_once(
@@ -293,7 +334,7 @@ def _send_by_copies(
     assert peers is not None
     row_bytes = parts.shape[2] * parts.itemsize
     number = 0
-    for step in way.steps:
+    for position, step in enumerate(way.steps):
         for peer, (start, stop) in step.receives:
             with streams.turn(number) as multiplying:
                 sums.multiply((start, stop), sent[start:stop])
@@ -302,6 +343,12 @@ def _send_by_copies(
             message = Message.of_rows(sent, (start, stop), peer)
             peers.send_after(multiplying, message, row * row_bytes)
             number += 1
-    with streams.turn(number):
-        sums.multiply(bounds[rank], parts[rank])
+        if way.slices > 1 and (position + 1) % way.steps_of_slice == 0:
+            start, stop = step.sends[0].rows
+            with streams.turn(number):
+                sums.multiply((start, stop), parts[rank, start - bounds[rank][0] :][: stop - start])
+            number += 1
+    if way.slices == 1:
+        with streams.turn(number):
+            sums.multiply(bounds[rank], parts[rank])
     streams.join()

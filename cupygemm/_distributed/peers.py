@@ -21,129 +21,21 @@ access. Where this is not possible, `open_peers` returns None on all ranks.
 
 from __future__ import annotations
 
-import contextlib
 import math
-import os
-import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 from cupygemm._backends.stream_flags import stream_flags
 from cupygemm._distributed.messages import Message
-from cupygemm._distributed.rendezvous import Facts
+from cupygemm._distributed.segment import GRANULE, Agree, PeerError, Segment
 
-_GRANULE = 2 << 20  # cudaMalloc gives smaller ones a place within a larger allocation
 _FLAG_BYTES = 64
 _RELEASED = 0x3F  # all bytes: a count that no call reaches
 _RELEASE_PAUSES = (0.0, 0.05, 0.2, 0.5, 1.0, 2.0)  # seconds
 _RELEASE_AGAIN, _RELEASE_AGAIN_AT_MOST = 1e-4, 1e-2
 """Seconds until flags are raised again while calls wait; each time frees two queued calls."""
-_HANDLE_KIND = "handle"
-
-Agree = Callable[[Facts], list[Facts]]
-
-
-class Segment:
-    """Memory of this rank, and the addresses of the segments of all ranks, by rank.
-
-    Parameters
-    ----------
-    nbytes : int
-        The same on all ranks.
-    rank : int
-    agree : callable
-        Returns the facts of all ranks.
-
-    Raises
-    ------
-    PeerError
-        A rank cannot open the memory of another one.
-    """
-
-    def __init__(self, nbytes: int, rank: int, agree: Agree) -> None:
-        from cupy.cuda import Memory, runtime
-        from cupy.cuda.memory import OutOfMemoryError
-
-        self.nbytes = -(-nbytes // _GRANULE) * _GRANULE
-        self._rank = rank
-        self._opened: list[int] = []
-        self.addresses: list[int] = []
-        self._memory: Any = None
-        self.device = runtime.getDevice()
-        problem = ""
-        try:
-            self._memory = Memory(self.nbytes)
-            runtime.memset(self._memory.ptr, 0, self.nbytes)
-            runtime.deviceSynchronize()
-        except OutOfMemoryError as err:
-            problem = str(err)
-        everybody = agree({} if problem else self._own_facts())
-        try:
-            if all(everybody):
-                self.addresses = [self._open(r, facts) for r, facts in enumerate(everybody)]
-        except (runtime.CUDARuntimeError, PeerError) as err:
-            problem = str(err)
-        problems = [facts["problem"] for facts in agree({"problem": problem})]
-        if any(problems):
-            self.close()
-            raise PeerError(next(filter(None, problems)))
-
-    def _own_facts(self) -> Facts:
-        from cupy.cuda import runtime
-
-        facts = {
-            "host": _host(),
-            "process": os.getpid(),
-            "device": self._memory.device_id,
-            "address": self._memory.ptr,
-            _HANDLE_KIND: "",
-        }
-        with contextlib.suppress(runtime.CUDARuntimeError):  # needed between processes only
-            facts[_HANDLE_KIND] = runtime.ipcGetMemHandle(self._memory.ptr).hex()
-        return facts
-
-    def _open(self, rank: int, facts: Facts) -> int:
-        from cupy.cuda import runtime
-
-        if rank == self._rank:
-            return int(self._memory.ptr)
-        if facts["host"] != _host():
-            raise PeerError("the ranks are on different hosts")
-        own = self._memory.device_id
-        if facts["process"] == os.getpid():
-            if not runtime.deviceCanAccessPeer(own, facts["device"]):
-                raise PeerError(f"device {own} cannot access device {facts['device']}")
-            with contextlib.suppress(runtime.CUDARuntimeError):  # it is enabled already
-                runtime.deviceEnablePeerAccess(facts["device"])
-            return int(facts["address"])
-        if not facts[_HANDLE_KIND]:
-            raise PeerError("the driver gives no handles of memory to other processes")
-        address = int(runtime.ipcOpenMemHandle(bytes.fromhex(facts[_HANDLE_KIND])))
-        self._opened.append(address)
-        return address
-
-    def array(self, shape: Sequence[int], dtype: Any, offset: int) -> Any:
-        """Return an array in this rank's own segment."""
-        import cupy
-
-        place = cupy.cuda.MemoryPointer(self._memory, offset)
-        return cupy.ndarray(tuple(shape), dtype, place)
-
-    def close(self) -> None:
-        """Close the memory of the others; their copies to this rank's memory must have ended."""
-        from cupy.cuda import runtime
-
-        for address in self._opened:
-            with contextlib.suppress(runtime.CUDARuntimeError):
-                runtime.ipcCloseMemHandle(address)
-        self._opened.clear()
-
-
-class PeerError(RuntimeError):
-    """Ranks cannot open each other's memory; the message says why."""
 
 
 class Peers:
@@ -156,6 +48,8 @@ class Peers:
         On which copies are enqueued.
     agree : callable
         Returns the facts of all ranks.
+    meet : callable, optional
+        Waits for the other ranks, where some are threads of one process; see `Group.meet_threads`.
 
     Attributes
     ----------
@@ -165,14 +59,23 @@ class Peers:
         Whether the operations are kept for later, and so must not use events between streams.
     """
 
-    def __init__(self, rank: int, size: int, stream: Any, agree: Agree) -> None:
+    def __init__(
+        self,
+        rank: int,
+        size: int,
+        stream: Any,
+        agree: Agree,
+        *,
+        meet: Callable[[], None] | None = None,
+    ) -> None:
         from cupy.cuda import Event, Stream
 
-        self._rank, self._size, self._agree = rank, size, agree
+        self._rank, self._size, self._agree, self._meet = rank, size, agree, meet
         self._sent: list[int] = []
         self._received: list[int] = []
         self.stream = stream
         self._release_stream = Stream(non_blocking=True)
+        self._sides: list[Any] = []  # for captures only
         self._driver = stream_flags()
         self._flags = Segment(2 * size * _FLAG_BYTES, rank, agree)
         self._data: Segment | None = None
@@ -206,7 +109,7 @@ class Peers:
             self._agree({"closed": nbytes})
             self._data, self.capacity = None, 0
         try:
-            half = -(-nbytes // _GRANULE) * _GRANULE
+            half = -(-nbytes // GRANULE) * GRANULE
             self._data = Segment(2 * half, self._rank, self._agree)
         except PeerError:
             self._refused = nbytes
@@ -240,16 +143,47 @@ class Peers:
 
     def send(self, message: Message, offset: int) -> None:
         """Copy memory of this rank to a place in a peer's segment, and raise the flag there."""
+        self._send(message, offset, self.stream)
+
+    def _send(self, message: Message, offset: int, stream: Any) -> None:
         from cupy.cuda import runtime
 
         self._check()
-        stream, (address, nbytes, peer) = self.stream.ptr, message
+        pointer, (address, nbytes, peer) = stream.ptr, message
         if nbytes:
             assert self._data is not None
             to = self._data.addresses[peer] + self._half * self.capacity + offset
-            runtime.memcpyAsync(to, address, nbytes, runtime.memcpyDeviceToDevice, stream)
-        self._sent[peer] += 1
-        self._driver.write(stream, self._arrived(self._rank, peer), self._sent[peer])
+            runtime.memcpyAsync(to, address, nbytes, runtime.memcpyDeviceToDevice, pointer)
+        if peer != self._rank:
+            self._sent[peer] += 1
+            self._driver.write(pointer, self._arrived(self._rank, peer), self._sent[peer])
+
+    def send_at_once(self, sends: Sequence[tuple[Message, int]], stream: Any) -> None:
+        """Send several messages after the work of a stream, which goes on when all are sent.
+
+        In a recording, the copies are in progress together. This rank may be one of the targets.
+        """
+        from cupy.cuda import Stream
+
+        if not self.recording:
+            for message, offset in sends:
+                self._send(message, offset, stream)
+            return
+        if not self._sides:
+            self._sides = [Stream(non_blocking=True) for _ in range(self._size)]
+        start, ends = stream.record(), []
+        for side, (message, offset) in zip(self._sides, sends, strict=True):
+            side.wait_event(start)
+            self._send(message, offset, side)
+            ends.append(side.record())
+        for end in ends:
+            stream.wait_event(end)
+
+    def receive_all(self, stream: Any) -> None:
+        """Let a stream wait for the next copy of each peer."""
+        for peer in range(self._size):
+            if peer != self._rank:
+                self.receive(peer, stream)
 
     def send_after(self, stream: Any, message: Message, offset: int) -> None:
         """Copy memory when a stream has written it; see `send`."""
@@ -266,9 +200,24 @@ class Peers:
     def follow(self, peer: int) -> None:
         """Let the next copies wait until the next one from a peer has arrived.
 
-        In a ring this keeps two ranks from sending to the same one.
+        In a ring this keeps two ranks from sending to the same one. Where ranks share a process,
+        it is left out, so that nothing waits for another rank before all have met.
         """
-        self._wait(self.stream, peer, self._received[peer] + 1)
+        if self._meet is None:
+            self._wait(self.stream, peer, self._received[peer] + 1)
+
+    def sent(self) -> None:
+        """Let no stream wait for a peer before each rank has enqueued all copies of the call.
+
+        To be called before `receive`. It matters only where ranks share a process.
+        """
+        if self._meet is not None and not self.recording:
+            self._meet()
+
+    @property
+    def among_threads(self) -> bool:
+        """Whether ranks share a process."""
+        return self._meet is not None
 
     def receive(self, peer: int, stream: Any) -> None:
         """Let a stream wait for the next copy of a peer."""
@@ -282,13 +231,28 @@ class Peers:
 
     def end(self, stream: Any) -> None:
         """End a call: a stream waits until the copies of this rank have read their arrays."""
-        from cupy.cuda import runtime
-
         self._sent_all.record(self.stream)
         stream.wait_event(self._sent_all)
+        self.lower_flags(stream)
+        self._ended.record(stream)
+
+    def begin_at_once(self, stream: Any) -> None:
+        """Begin a call on one stream, which waits for all of the last call."""
+        self._check()
+        self._half ^= 1
+        self.restart()
+        stream.wait_event(self._ended)
+
+    def end_at_once(self, stream: Any) -> None:
+        """End such a call, which has lowered its flags."""
+        self._ended.record(stream)
+
+    def lower_flags(self, stream: Any) -> None:
+        """Set the flags of this rank to 0 when a stream has waited for them."""
+        from cupy.cuda import runtime
+
         nbytes = self._size * _FLAG_BYTES
         runtime.memsetAsync(self._arrived(0, self._rank), 0, nbytes, stream.ptr)
-        self._ended.record(stream)
 
     def release(self) -> None:
         """Release the streams of this rank that wait for flags, because a rank is gone."""
@@ -340,19 +304,14 @@ class Peers:
         return self._flags.addresses[at] + (self._half * self._size + source) * _FLAG_BYTES
 
 
-def open_peers(rank: int, size: int, stream: Any, agree: Agree) -> Peers | None:
+def open_peers(
+    rank: int, size: int, stream: Any, agree: Agree, *, meet: Callable[[], None] | None = None
+) -> Peers | None:
     """Return the peers of a group, or None if a rank cannot open another one's memory.
 
     All ranks call this function, and get the same answer.
     """
     try:
-        return Peers(rank, size, stream, agree)
+        return Peers(rank, size, stream, agree, meet=meet)
     except PeerError:
         return None
-
-
-def _host() -> str:
-    """Return what identifies the running system, which containers on it share."""
-    with contextlib.suppress(OSError):
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    return socket.gethostname()

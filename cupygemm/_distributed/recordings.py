@@ -10,9 +10,10 @@ same operations. The second such call is captured, and it and later ones launch 
     caller's stream   products            (all_gather_matmul)
     caller's stream   products | sum      (matmul_reduce_scatter, in two graphs)
 
-A graph is one chain of operations, so that a wait for a flag never stands before an operation that
-could run. Flags, not events, order the chains of a rank. Each rank decides for itself, as the other
-ranks see the same copies and flags.
+Such a graph is one chain of operations, so that a wait for a flag never stands before an operation
+that could run. Flags, not events, order the chains of a rank. A call in which all copies are made
+before or after one product is a single graph, whose waits follow all of its copies. Each rank
+decides for itself, as the other ranks see the same copies and flags.
 """
 
 from __future__ import annotations
@@ -21,8 +22,10 @@ import contextlib
 from collections.abc import Callable, Hashable, Iterator
 from typing import Any
 
-from cupygemm._distributed.peers import PeerError, Peers
+from cupygemm._distributed.peers import Peers
 from cupygemm._distributed.product_streams import ProductStreams
+from cupygemm._distributed.segment import PeerError
+from cupygemm._distributed.shortcuts import Shortcuts
 from cupygemm._plan.table import PlanTable
 
 _TABLE_SIZE = 512
@@ -39,6 +42,12 @@ class Recordings:
     peers : Peers
     second_stream : cupy.cuda.Stream
         For captures, and for every second product of a call that is not recorded.
+
+    Attributes
+    ----------
+    shortcuts : Shortcuts
+    launched : (hashable, recording) or None
+        The recording that `replay` launched last, and the memory that it uses.
     """
 
     def __init__(self, peers: Peers, second_stream: Any) -> None:
@@ -46,6 +55,13 @@ class Recordings:
         self._table = PlanTable(_TABLE_SIZE)
         self._scratch = _Scratch()
         self._captures = True  # until the driver refuses
+        self.shortcuts = Shortcuts()
+        self.launched: tuple[Hashable, _Recording] | None = None
+
+    @property
+    def next_place(self) -> Hashable:
+        """Return which memory the next call uses."""
+        return self._peers.place(after=1)
 
     def replay(self, call: Hashable) -> bool:
         """Enqueue a call if it is recorded; return whether it is.
@@ -55,18 +71,31 @@ class Recordings:
         call : hashable
             From `Way.placed`; None for a call that cannot be recorded.
         """
-        from cupy.cuda import get_current_stream
-
-        found = None if call is None else self._table.get((call, self._peers.place(after=1)))
+        if call is None:
+            return False
+        place = self.next_place
+        found = self._table.get((call, place))
         if not isinstance(found, _Recording):
             return False
-        stream = get_current_stream()
-        self._peers.begin(stream)
-        found.launch(stream, self._peers)
-        self._peers.end(stream)
+        self.launch(found)
+        self.launched = place, found
         return True
 
-    def enqueue(self, call: Hashable, run: Enqueue) -> None:
+    def launch(self, recording: _Recording) -> None:
+        """Begin a call, launch its recording, and end it, on the current stream."""
+        from cupy.cuda import get_current_stream
+
+        stream, peers = get_current_stream(), self._peers
+        if recording.at_once:
+            peers.begin_at_once(stream)
+            recording.launch(stream, peers)
+            peers.end_at_once(stream)
+        else:
+            peers.begin(stream)
+            recording.launch(stream, peers)
+            peers.end(stream)
+
+    def enqueue(self, call: Hashable, run: Enqueue, *, at_once: bool = False) -> None:
         """Enqueue the operations of a call that has begun, and keep them if it came before.
 
         Parameters
@@ -77,21 +106,24 @@ class Recordings:
             Enqueues them, on streams for products and that of the copies. The function that it is
             given is to be called before the first wait of a product for what depends on the others.
             It is called again if the driver refuses the capture.
+        at_once : bool
+            All operations are on the current stream.
         """
         from cupy.cuda import get_current_stream
 
-        if call is not None:
+        if call is not None and not (at_once and self._peers.among_threads):
             place = (call, self._peers.place())
             seen = self._table.get(place) == _SEEN
-            recording = self._recorded(run) if seen and self._captures else None
+            recording = self._recorded(run, at_once) if seen and self._captures else None
             self._table.keep(place, recording or _SEEN)
             if recording is not None:
                 recording.launch(get_current_stream(), self._peers)
                 return
-        run(ProductStreams(self._second), _nothing)
+        run(ProductStreams(None if at_once else self._second), _nothing)
 
-    def _recorded(self, run: Enqueue) -> _Recording | None:
-        recording = _Recording(self._peers.stream, self._second, self._scratch)
+    def _recorded(self, run: Enqueue, at_once: bool) -> _Recording | None:
+        copying = None if at_once else self._peers.stream
+        recording = _Recording(copying, self._second, self._scratch)
         try:
             with recording.captured(self._peers):
                 run(ProductStreams(None), recording.split)
@@ -133,11 +165,16 @@ class _Recording:
 
     Parameters
     ----------
-    copying : cupy.cuda.Stream
-        On which the call enqueues copies.
+    copying : cupy.cuda.Stream or None
+        On which the call enqueues copies; None if there is one stream for all of it.
     multiplying : cupy.cuda.Stream
         On which its products are captured.
     scratch : _Scratch
+
+    Attributes
+    ----------
+    at_once : bool
+        The recording is one graph.
     """
 
     def __init__(self, copying: Any, multiplying: Any, scratch: _Scratch) -> None:
@@ -146,6 +183,7 @@ class _Recording:
         self._first: Any = None
         self._copies: Any = None
         self._last: Any = None
+        self.at_once = copying is None
 
     @contextlib.contextmanager
     def captured(self, peers: Peers) -> Iterator[None]:
@@ -156,14 +194,19 @@ class _Recording:
         peers.recording = True
         try:
             with using_allocator(self._allocate), self._multiplying:
-                self._copying.begin_capture()
-                self._multiplying.begin_capture()
+                for stream in self._captured_streams():
+                    stream.begin_capture()
                 yield
         finally:
             peers.recording = False
-            self._copies, self._last = map(_captured, (self._copying, self._multiplying))
-        if self._copies is None or self._last is None:
+            *copies, self._last = map(_captured, self._captured_streams())
+        if None in (*copies, self._last):
             raise RuntimeError("the driver has captured nothing")
+        if copies:
+            (self._copies,) = copies
+
+    def _captured_streams(self) -> list[Any]:
+        return [self._multiplying] if self.at_once else [self._copying, self._multiplying]
 
     def split(self) -> None:
         """Let products from here on be launched after the copies."""
@@ -172,10 +215,14 @@ class _Recording:
 
     def launch(self, stream: Any, peers: Peers) -> None:
         """Enqueue the call on a stream and that of the copies, after all of the last call."""
+        if self.at_once:
+            self._last.launch(stream)
+            return
         peers.follow_last(stream)
         if self._first is not None:
             self._first.launch(stream)
         self._copies.launch(peers.stream)
+        peers.sent()
         self._last.launch(stream)
 
     def _allocate(self, nbytes: int) -> Any:

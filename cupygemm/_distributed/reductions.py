@@ -25,6 +25,7 @@ from cupygemm._distributed.partial_products import (
 from cupygemm._distributed.rendezvous import Facts
 from cupygemm._distributed.repeated import key_of
 from cupygemm._distributed.row_products import rows_of_options
+from cupygemm._distributed.shortcuts import shortcut
 from cupygemm._distributed.steps import Rows, balanced, bounds_of, sliced
 from cupygemm._distributed.ways import Way
 from cupygemm._records.formats import container
@@ -36,6 +37,7 @@ _OWN_FACTS = ("k",)
 """The facts of a call that may differ between ranks."""
 
 
+@shortcut
 @common_keywords
 def matmul_reduce_scatter(
     a: Any,
@@ -232,6 +234,7 @@ def _gather(group: Group, way: Way, bounds: Sequence[Rows], target: Any) -> None
     arriving = peers.array(target.shape, target.dtype)
     for peer, _ in step.sends:
         peers.send(Message.of(own, peer), own_rows[0] * target.strides[0])
+    peers.sent()
     for peer, part in step.receives:
         peers.receive(peer, stream)
         target[slice(*part)] = arriving[slice(*part)]

@@ -52,7 +52,7 @@ def sum_and_finish(call: Call, parts: Any, sums: np.dtype[Any], out: Any) -> Any
     ----------
     call : Call
     parts : cupy.ndarray
-        (parts, rows, columns), C-contiguous.
+        (parts, rows, columns), each C-contiguous.
     sums : numpy.dtype
         The type in which they are added, from first to last.
     out : cupy.ndarray or None
@@ -66,6 +66,13 @@ def sum_and_finish(call: Call, parts: Any, sums: np.dtype[Any], out: Any) -> Any
     if out.size:
         _add(parts, sums, as_stored(out))
     return out
+
+
+def sum_rows(rows: tuple[int, int], parts: Any, sums: np.dtype[Any], out: Any) -> None:
+    """Store some rows of the sum of ``parts``, if `in_one_pass` holds; see `sum_and_finish`."""
+    target = as_stored(out)[slice(*rows)]
+    if target.size:
+        _add(parts[:, slice(*rows)], sums, target)
 
 
 def added_in_order(parts: Any, sums: np.dtype[Any]) -> Any:
@@ -100,10 +107,19 @@ def _add(parts: Any, sums: np.dtype[Any], total: Any) -> None:
     """
     count, size = parts.shape[0], total.size
     width = 16 // parts.itemsize
-    begins = parts.data.ptr | size * parts.itemsize | total.data.ptr
+    begins = parts.data.ptr | size * parts.itemsize | parts.strides[0] | total.data.ptr
     if begins % 16 or not total.flags.c_contiguous:
         width = 1
-    _adder(sums, width)(parts, count, size, 0, total, size=size // width)
+    stride = parts.strides[0] // parts.itemsize
+    first = _flat(parts, (count - 1) * stride + size)
+    _adder(sums, width)(first, count, stride, 0, total, size=size // width)
+
+
+def _flat(parts: Any, size: int) -> Any:
+    """Return the memory of parts, each of which is C-contiguous, as one array."""
+    from cupy import ndarray
+
+    return ndarray((size,), parts.dtype, parts.data)
 
 
 @functools.cache

@@ -14,7 +14,7 @@ choice.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from cupygemm._backends.device import device
@@ -27,9 +27,13 @@ from cupygemm._distributed.steps import (
     RowWork,
     Step,
     choose_steps,
+    shifted,
     sliced,
 )
 
+SCATTER_SLICES = 1
+"""The slices of rows that each peer gets in `matmul_reduce_scatter`."""
+_HOST_SECONDS_OF_ONE_GRAPH = 25e-6  # modelled, not measured yet
 _HOST_SECONDS, _HOST_SECONDS_OF_STEP, _HOST_SECONDS_OF_GRAPHS = 75e-6, 60e-6, 70e-6
 """What the host needs for a call, beyond that for each range of rows that arrives apart, and for a
 call that is recorded; measured, H200 and H100, 2026-11-27: 70 to 80 us without ranges, 250 with
@@ -49,6 +53,8 @@ class Way:
         Ranges of rows are multiplied while others travel; if not, there is one step.
     spared : int
         The compute units that products leave to the exchange.
+    slices : int
+        The slices of rows that each peer gets one after another, which sums can follow.
     records : bool
         Whether to record the call when it comes again, because the host takes longer to enqueue it
         than the device to do it. A recorded call has one stream of products, not two.
@@ -58,7 +64,13 @@ class Way:
     peers: Peers | None
     overlaps: bool
     spared: int = 0
+    slices: int = 1
     records: bool = False
+
+    @property
+    def steps_of_slice(self) -> int:
+        """Return the number of steps in which all peers get a slice."""
+        return max(1, len(self.steps) // self.slices)
 
     def placed(self, key: Hashable, *arrays: Any) -> Hashable:
         """Return what identifies a call with these arrays; None if it is not to be recorded.
@@ -74,7 +86,14 @@ class Way:
         return (key, self, *(array.data.ptr for array in arrays))
 
 
-def choose_way(group: Group, bounds: Sequence[Rows], work: RowWork, *, segment_bytes: int) -> Way:
+def choose_way(
+    group: Group,
+    bounds: Sequence[Rows],
+    work: RowWork,
+    *,
+    segment_bytes: int,
+    scatters: bool = False,
+) -> Way:
     """Return the way that takes the least time by the model; all ranks call this function.
 
     Parameters
@@ -85,29 +104,46 @@ def choose_way(group: Group, bounds: Sequence[Rows], work: RowWork, *, segment_b
     work : RowWork
     segment_bytes : int
         The bytes that the segment of each rank must hold if peers copy.
+    scatters : bool
+        Rows travel after they have been computed, and are summed; otherwise they are multiplied
+        when they have travelled.
     """
-    key = (tuple(bounds), work)
+    key = (tuple(bounds), work, scatters)
     found: Way | None = group.ways.get(key)
     if found is None:
-        found = _fastest(group, bounds, work)
+        found = _fastest(group, bounds, work, scatters=scatters)
         group.ways.keep(key, found)
     if found.peers is not None and not found.peers.reserve(segment_bytes):
         return _fastest(group, bounds, work, copies=False)
     return found
 
 
-def _fastest(group: Group, bounds: Sequence[Rows], work: RowWork, *, copies: bool = True) -> Way:
+def _fastest(
+    group: Group,
+    bounds: Sequence[Rows],
+    work: RowWork,
+    *,
+    scatters: bool = False,
+    copies: bool = True,
+) -> Way:
     link = device(group.device).kernels.interconnect
-    if copies and group.exchange_asked == "copies":
-        _, way = _by_copies(group, bounds, work, link)
-        return way
-    ways = [_whole(group, bounds, work, link)]
+    by_copies = []
+    if copies and group.peers is not None:
+        by_copies = [_by_copies(group, bounds, work, link, scatters)]
+        if group.exchange_asked == "copies":
+            return min(by_copies, key=lambda each: each[0])[1]
+    ways = [*by_copies, _by_nccl_at_once(group, bounds, work, link)]
     several_hosts = group.board is None
     if group.size > 1 and (several_hosts or link.nccl_overlaps):
         ways.append(_by_nccl(group, bounds, work, link))
-    if copies and group.peers is not None:
-        ways.append(_by_copies(group, bounds, work, link))
     return min(ways, key=lambda each: each[0])[1]
+
+
+def _by_nccl_at_once(
+    group: Group, bounds: Sequence[Rows], work: RowWork, link: Interconnect
+) -> tuple[float, Way]:
+    seconds, way = _whole(group, bounds, work, link)
+    return max(_HOST_SECONDS, seconds), way
 
 
 def _whole(
@@ -119,7 +155,7 @@ def _whole(
     travels = link.step_seconds([each] * (group.size - 1))
     product = LAUNCH_SECONDS + link.product_seconds(m * work.flops, work.itemsize)
     steps = sliced(group.rank, bounds, 1) if group.size > 1 else []
-    return max(_HOST_SECONDS, travels + product), Way(steps, None, overlaps=False)
+    return travels + product, Way(steps, None, overlaps=False)
 
 
 def _by_nccl(
@@ -132,13 +168,25 @@ def _by_nccl(
 
 
 def _by_copies(
-    group: Group, bounds: Sequence[Rows], work: RowWork, link: Interconnect
+    group: Group, bounds: Sequence[Rows], work: RowWork, link: Interconnect, scatters: bool
 ) -> tuple[float, Way]:
     chosen = choose_steps(group.rank, bounds, work, link=link.copies or link)
     host = _host_seconds(chosen.steps)
     records = chosen.seconds < host
     seconds = max(_HOST_SECONDS_OF_GRAPHS if records else host, chosen.seconds)
-    return seconds, Way(chosen.steps, group.peers, overlaps=True, records=records)
+    steps, slices = chosen.steps, 1
+    if scatters and chosen.name == "shifted" and not records:
+        slices = SCATTER_SLICES
+        steps = shifted(group.rank, bounds, slices)
+    way = Way(steps, group.peers, overlaps=True, records=records, slices=slices)
+    return seconds, way
+
+
+def _by_copies_at_once(
+    group: Group, bounds: Sequence[Rows], work: RowWork, copies: Interconnect
+) -> tuple[float, Way]:
+    seconds, way = _whole(group, bounds, work, copies)
+    return max(_HOST_SECONDS_OF_ONE_GRAPH, seconds), replace(way, peers=group.peers, records=True)
 
 
 def _host_seconds(steps: Sequence[Step]) -> float:

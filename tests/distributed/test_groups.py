@@ -22,7 +22,7 @@ from tests.distributed.threads import Ranks
 
 if OVERLAPS:
     from cupygemm._distributed import ways
-    ways._whole = ways._by_nccl
+    ways._by_nccl_at_once = ways._by_nccl
 ranks = Ranks(3, exchange=EXCHANGE)
 rng = np.random.default_rng(0)
 def integers(*shape, dtype):

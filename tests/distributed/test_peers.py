@@ -10,7 +10,7 @@ from tests.processes import devices_of
 PRODUCTS = """
 import cupygemm, cupy as cp, ml_dtypes, numpy as np
 from cupygemm import distributed as cd
-from cupygemm._distributed import steps
+from cupygemm._distributed import ways
 from tests.distributed.threads import Ranks
 
 ranks = Ranks(2, exchange="copies")
@@ -28,9 +28,9 @@ INTEGERS = np.arange(22 * 5).reshape(22, 5)
 with cp.cuda.Device(0):
     whole = cupygemm.matmul(cp.asarray(a), cp.asarray(b)).get()
     parts = [cupygemm.matmul(cp.asarray(a[:, k]), cp.asarray(b[k])).get() for k in K]
-for slices in ((1,), (4,)):
-    import cupygemm._distributed.ways as ways
-    ways.SLICES = slices
+ways._host_seconds = lambda steps: 0.0  # so that nothing is recorded
+for slices in (1, 4):
+    ways.SCATTER_SLICES = slices
     def products(rank, group):
         group.ways.clear()
         x, y = cp.asarray(a[:, K[rank]]), cp.asarray(b[K[rank]])
@@ -151,11 +151,20 @@ def test_all_queued_calls_are_released(monkeypatch):
 REPEATED = """
 import cupy as cp, ml_dtypes, numpy as np
 from cupygemm import distributed as cd
+from cupygemm._distributed import ways
 from cupygemm._distributed.recordings import _Recording
+from cupygemm._distributed.shortcuts import Shortcut
 from tests.distributed.threads import Ranks
 
 SIZE = 3
+if AT_ONCE:  # for the devices here, no times of copies are known
+    ways._by_copies = lambda *given: ways._by_copies_at_once(*given[:4])
 ranks = Ranks(SIZE, exchange="copies")
+if EMULATED:  # whose functions let no thread wait for the work of a device
+    for group in ranks.groups:
+        group.peers._meet = None
+launched, launch = [], Shortcut.launch
+Shortcut.launch = lambda *given: launched.append(launch(*given)) or launched[-1]
 rng = np.random.default_rng(3)
 def integers(*shape):
     return rng.integers(-3, 4, shape).astype("e")
@@ -185,6 +194,7 @@ for rank, (found, count) in enumerate(ranks.values(products)):
         exact = (left.astype("f") @ right.astype("f")).astype("e")
         assert (c == exact).all()
         assert (z == exact[8 * rank : 8 * rank + 8]).all()
+assert launched.count(True) == SIZE * RECORDED * (len(rounds) - 3), launched
 print("replayed")
 
 # Larger segments take the place of those that the recorded calls use.
@@ -203,15 +213,89 @@ print("grown")
 """
 
 
-@pytest.mark.parametrize("captures", [True, False], ids=["captured", "refused"])
-def test_repeated_calls(run_python, device, captures):
+@pytest.mark.parametrize("way", ["captured", "at once", "refused"])
+def test_repeated_calls(run_python, device, way):
     """Calls with the same arrays launch graphs, unless the driver refuses to capture them."""
-    code = f"RECORDED = {2 * captures}\n{REPEATED}"
-    if not captures:
+    records = way == "captured" or (way == "at once" and device.emulated)
+    code = f"EMULATED, AT_ONCE, RECORDED = {device.emulated}, {way == 'at once'}, {2 * records}\n"
+    code += REPEATED
+    if way == "refused":
         code = f"{REFUSES}{code}"
     checks = {"CUPYGEMM_EMULATE_CHECKS": "stream_races=error"}
     output = str(run_python(code, target=devices_of(device, 3), env=checks, timeout=300))
     assert output.split() == ["replayed", "grown"]
+
+
+THREADS = """
+import threading, time
+import cupy as cp, numpy as np
+from cupygemm import distributed as cd
+from cupygemm._backends.stream_flags import StreamFlags
+from cupygemm._distributed import ways
+from cupygemm._distributed.peers import Peers
+from tests.distributed.threads import Ranks
+
+SIZE = 3
+if WAY == "at once":  # for the devices here, no times of copies are known
+    ways._by_copies = lambda *given: ways._by_copies_at_once(*given[:4])
+ranks = Ranks(SIZE, exchange="nccl" if WAY == "nccl" else "copies")
+assert all(group.shares_process for group in ranks.groups)
+events, lock = [], threading.Lock()
+def noting(what, function):
+    def call(self, *given):
+        if what == "sends" and self._rank == 1:
+            time.sleep(0.1)
+        function(self, *given)
+        events.append(what)
+    return call
+if WAY == "nccl":
+    # No rank prepares its call, or goes on after it, while another one enqueues its exchange.
+    from cupygemm._distributed.group import Group
+    meet = Group.meet_threads
+    def meeting(self):
+        if self.rank == 1:
+            time.sleep(0.1)
+        events.append("comes")
+        meet(self)
+        events.append("goes")
+    Group.meet_threads = meeting
+else:
+    Peers._send = noting("sends", Peers._send)
+    StreamFlags.wait = noting("waits", StreamFlags.wait)
+a, b = np.ones((12, 16), "f"), np.ones((16, 8), "f")
+def gathered(rank, group):
+    return cd.all_gather_matmul(cp.asarray(a[4 * rank :][:4]), cp.asarray(b), group=group).get()
+def scattered(rank, group):
+    return cd.matmul_reduce_scatter(cp.asarray(a), cp.asarray(b), group=group).get()
+def reduced(rank, group):
+    return cd.matmul_all_reduce(cp.asarray(a), cp.asarray(b), group=group).get()
+for function, value in ((gathered, 16), (scattered, 48), (reduced, 48)):
+    events.clear()
+    assert all((c == value).all() for c in ranks.values(function))
+    for first, second in (("sends", "waits"), ("comes", "goes")):
+        each, total = SIZE * (SIZE if WAY == "at once" else SIZE - 1), events.count(first)
+        if first == "comes":
+            each = SIZE
+        seen = 0
+        for event in events:
+            seen += event == first
+            # An exchange is complete on all ranks before any of them waits.
+            assert event != second or seen % each == 0 or function is reduced, events
+    assert events
+print("met")
+"""
+
+
+@pytest.mark.parametrize("way", ["copies", "at once", "nccl"])
+def test_threads_wait_when_all_have_sent(run_python, device, way):
+    """Where ranks share a process, nothing waits for what another rank has yet to enqueue.
+
+    A driver may let an allocation of that rank wait for it.
+    """
+    if not device.emulated:
+        pytest.skip("the order is that of the host")
+    code = f"WAY = {way!r}\n{THREADS}"
+    assert run_python(code, target=devices_of(device, 3), timeout=300).split() == ["met"]
 
 
 REFUSES = """
