@@ -64,6 +64,8 @@ class Limits:
         The compute units that such an update leaves to the panel, and to the updates inside it.
     whole : int
         The most rows of a matrix that one workgroup factors by itself.
+    windowed : int
+        The fewest rows of a matrix that is factored with pivots from windows, for refinement.
     """
 
     threads: int = 256
@@ -85,6 +87,7 @@ class Limits:
     ahead_of_qr: int = 1024
     spared: int = 24
     whole: int = 128
+    windowed: int = 8192
 
 
 LIMITS = Limits()

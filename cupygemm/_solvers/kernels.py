@@ -37,6 +37,7 @@ JACOBI = _kind("jacobi", "=QQqqqqQiiii")
 REFLECT_SUMS = _kind("reflect_sums", "=QqqQqqQqiiii")
 REFLECT_APPLY = _kind("reflect_apply", "=QqqQqqQqqQqiiiiii")
 REFLECTOR = _kind("reflector", "=QqqQqqii")
+WINDOWED_TILE = _kind("windowed_tile", "=QqQQqQQii")
 PANEL_UPDATE = _kind("panel_update", "=QQQqqqqqqqiiii")
 
 

@@ -74,17 +74,29 @@ def subtract_product(a: Array, b: Array, c: Array, rounding: Rounding = EXACT) -
     if rounding.dtype is not None:
         a, b = a.astype(rounding.dtype), b.astype(rounding.dtype)
     if rounding.by_residues or _adds_in_place(c.dtype, rounding):
-        _subtract_by_kernel(a, b, c, rounding)
+        _multiply_by_kernel(a, b, c, rounding, _minus_product(c))
     elif rounding == EXACT and _calls_blas(c):
         blas.subtract_product(a, b, c)
     else:
         c -= matmul(a, b, dtype=c.dtype, precision=rounding.precision)
 
 
-def _subtract_by_kernel(a: Array, b: Array, c: Array, rounding: Rounding) -> None:
-    arguments = _minus_product(c)
+def store_product(a: Array, b: Array, c: Array, rounding: Rounding = EXACT) -> None:
+    """Store ``a @ b`` in `c`. The operands share no element with `c`."""
+    if rounding.dtype is not None:
+        a, b = a.astype(rounding.dtype), b.astype(rounding.dtype)
+    if _adds_in_place(c.dtype, rounding):
+        _multiply_by_kernel(a, b, c, rounding, None)
+    else:
+        c[...] = matmul(a, b, dtype=c.dtype, precision=rounding.precision)
+
+
+def _multiply_by_kernel(
+    a: Array, b: Array, c: Array, rounding: Rounding, arguments: EpilogueArguments | None
+) -> None:
     units = spared()
-    key = ("subtract_product", rounding, units, *array_key(a), *array_key(b), *array_key(c))
+    adds = arguments is not None
+    key = ("product", adds, rounding, units, *array_key(a), *array_key(b), *array_key(c))
     plan: Plan | None = PLANS.get(key)
     if plan is None:
         given = CallOptions(precision=rounding.precision, epilogue=arguments)
@@ -92,7 +104,7 @@ def _subtract_by_kernel(a: Array, b: Array, c: Array, rounding: Rounding) -> Non
         request = replace(call.request, aliased=False)
         plan = make_plan(request, device(call.device_index).sparing(units), {}, call.arguments)
         PLANS.keep(key, plan)
-    plan.run(a, b, c, arguments)
+    plan.run(a, b, c, arguments) if adds else plan.run(a, b, c)
 
 
 def _minus_product(c: Array) -> EpilogueArguments:

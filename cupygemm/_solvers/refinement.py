@@ -22,7 +22,7 @@ import numpy as np
 
 from cupygemm._products.matmul import matmul
 from cupygemm._request.arrays import Array
-from cupygemm._solvers import cholesky, lu
+from cupygemm._solvers import blocks, butterflies, cholesky, lu, windowed_lu
 from cupygemm._solvers.errors import is_capturing
 from cupygemm._solvers.gmres import correction
 from cupygemm._solvers.matrices import Matrices, adjoint, copied, empty
@@ -139,7 +139,7 @@ def refine(
             "leave precision out"
         )
     a = mirrored(a) if positive else a
-    low = (LowCholesky if positive else LowLU)(a, precision)
+    low = _factored(a, precision, positive=positive)
     system = System(a, b, low)
     x = low.solve(system.b)
     r, errors = system.residual(x)
@@ -164,6 +164,21 @@ def refine(
     accepted = not singular and bool((found <= enough).all())
     info = SolveInfo("refined" if accepted else "fallback", precision, iterations, waits, found)
     return (x.swapaxes(1, 2) if accepted else None), info
+
+
+def _factored(a: Array, precision: str, *, positive: bool) -> Low:
+    if positive:
+        return LowCholesky(a, precision)
+    if _takes_windows(a, precision):
+        return LowWindowedLU(a, precision)
+    return LowLU(a, precision)
+
+
+def _takes_windows(a: Array, precision: str) -> bool:
+    """Tell whether a matrix is factored with pivots from windows."""
+    batches, n, _ = a.shape
+    is_real = a.dtype.kind != "c" and not ROUNDINGS[precision].by_residues
+    return batches == 1 and n >= blocks.LIMITS.windowed and is_real
 
 
 def _steps(error: float, goal: float, rate: float) -> int:
@@ -291,12 +306,17 @@ def _backward_error(r: Array, norm: Array, x: Array, b: Array) -> Array:
     return (cupy.abs(r).max(axis=2) / cupy.where(bound == 0, 1, bound)).max(axis=1)
 
 
+def _equilibrated(a: Array) -> tuple[Array, Array]:
+    """Return what rows and columns are multiplied by, for largest elements near one."""
+    rows = inverse_powers_of_two(largest_parts(a, 2))
+    return rows, inverse_powers_of_two(largest_parts(a, 1, rows[:, :, None]))
+
+
 class LowLU(Low):
     """LU factors of matrices whose rows and columns are scaled to largest elements near one."""
 
     def __init__(self, a: Array, precision: str) -> None:
-        rows = inverse_powers_of_two(largest_parts(a, 2))
-        columns = inverse_powers_of_two(largest_parts(a, 1, rows[:, :, None]))
+        rows, columns = _equilibrated(a)
         rounding = ROUNDINGS[precision]
         super().__init__(a, rows, columns, rounding)
         found = lu.factor(self.scaled(a), rounding=rounding)
@@ -310,6 +330,31 @@ class LowLU(Low):
         x.array[...] = cupy.take_along_axis(x.array, self._rows, axis=1)
         substitute(self._lu, (0, 0), n, x, (0, 0), k, lower=True, unit=True)
         substitute(self._lu, (0, 0), n, x, (0, 0), k, lower=False)
+
+
+class LowWindowedLU(Low):
+    """LU factors of a scaled matrix whose rows and columns are mixed, with pivots from windows."""
+
+    def __init__(self, a: Array, precision: str) -> None:
+        rows, columns = _equilibrated(a)
+        rounding = ROUNDINGS[precision]
+        super().__init__(a, rows, columns, rounding)
+        both = windowed_lu.room(windowed_lu.padded(a.shape[-1]))
+        butterflies.transform(a[0], rows[0], columns[0], both)
+        self._factors = windowed_lu.factor(both, rounding)
+        self.info = self._factors.info
+
+    def precondition(self, v: Array) -> Array:
+        import cupy
+
+        scale = inverse_powers_of_two(largest_parts(v[0], 1))
+        mixed = cupy.empty((len(self._factors.order), len(scale)), "f")
+        butterflies.left(v[0], scale, mixed)
+        x = mixed[self._factors.order]
+        self._factors.solve(x)
+        solution = cupy.empty(v.shape, v.dtype)
+        butterflies.right(x, scale, solution[0])
+        return solution
 
 
 class LowCholesky(Low):

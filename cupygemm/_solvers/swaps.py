@@ -174,6 +174,22 @@ def block_move(a: Layout, moves: int, block: range, columns: range, gap: range) 
     return _call(a, few=True, columns=columns, rows=block, moves=moves, gap=gap, solve=True)
 
 
+def planned_move(a: Layout, moves: int, rows: range, columns: range, gap: range) -> Call:
+    """Return the launch that moves the rows of some columns, as a kernel has planned.
+
+    Parameters
+    ----------
+    a : Layout
+    moves : int
+        The address of 512 moves, of which the first 256 are to `rows`.
+    rows : range
+        At most 256.
+    columns, gap : range
+        As of `move`.
+    """
+    return _call(a, few=False, columns=columns, rows=rows, moves=moves, gap=gap)
+
+
 def move(a: Matrices, moves: Moves, columns: range, gap: range = _NO_GAP) -> None:
     """Move the rows of some columns in one pass.
 

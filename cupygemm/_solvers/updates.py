@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
+
 from cupygemm._backends.kernel_kind import Call, Launch
 from cupygemm._backends.solver_kernels import UPDATE_BLOCK
 from cupygemm._solvers.blocks import has_tile_kernels
@@ -13,6 +17,8 @@ _DEPTH, _PAD, _VECTOR_BYTES = 32, 4, 16
 BLOCK_ELEMENTS = _TILE * (_DEPTH + _PAD) + _DEPTH * (_TILE + _PAD)
 """The elements of a workgroup's operands in shared memory."""
 Position = tuple[int, int]
+Place = tuple[int, int, int]
+"""The address of a block, and the elements from a row and from a matrix to the next."""
 
 
 def panel_update(
@@ -49,7 +55,7 @@ def panel_update(
     ):
         launch = _load_block(a)
     else:
-        launch = _load(a, hermitian=hermitian)
+        launch = _load(a.dtype, hermitian=hermitian)
     arguments = (
         *places,
         a.pitch,
@@ -67,6 +73,52 @@ def panel_update(
     return Call(launch, (-(-m // _TILE) * -(-n // _TILE), a.batches), arguments)
 
 
+def block_product(
+    dtype: np.dtype[Any],
+    left: Place,
+    right: Place,
+    target: Place,
+    extents: tuple[int, int, int],
+    *,
+    batches: int = 1,
+    subtract: bool = False,
+) -> Call:
+    """Return the launch that stores a product of blocks of different matrices.
+
+    Parameters
+    ----------
+    dtype : numpy.dtype
+        The element type.
+    left, right, target : tuple of int
+        Where the blocks are; the target shares no element with the others.
+    extents : tuple of int
+        m, n and k of the product.
+    batches : int
+        The products.
+    subtract : bool
+        Whether to subtract the product from what is there instead.
+    """
+    m, n, k = extents
+    launch = _load(dtype, hermitian=False, replaces=not subtract)
+    arguments = (
+        left[0],
+        right[0],
+        target[0],
+        left[1],
+        1,
+        right[1],
+        target[1],
+        left[2],
+        right[2],
+        target[2],
+        m,
+        n,
+        k,
+        0,
+    )
+    return Call(launch, (-(-m // _TILE) * -(-n // _TILE), batches), arguments)
+
+
 def _load_block(a: Matrices | Layout) -> Launch:
     """Return the kernel that multiplies by mma.sync."""
     return load(
@@ -74,11 +126,12 @@ def _load_block(a: Matrices | Layout) -> Launch:
     )
 
 
-def _load(a: Matrices | Layout, *, hermitian: bool) -> Launch:
+def _load(dtype: np.dtype[Any], *, hermitian: bool, replaces: bool = False) -> Launch:
     return load(
         PANEL_UPDATE,
-        a.dtype,
+        dtype,
         _THREADS,
-        depth=16 if a.dtype.itemsize < 16 else 8,
+        depth=16 if dtype.itemsize < 16 else 8,
         conjugate_transpose=hermitian,
+        replaces=replaces,
     )

@@ -175,13 +175,29 @@ template <class R> CUPYGEMM_INLINE void keep_here([[maybe_unused]] R &x) {
 #endif
 }
 
+// A bit for each of 32 threads for which a condition holds. Every thread of the 32 must call this.
+CUPYGEMM_INLINE u32 ballot_of_32(bool condition) {
+#if CUPYGEMM_NVIDIA
+    return __ballot_sync(~0u, condition);
+#else
+    return static_cast<u32>(__builtin_amdgcn_ballot_w64(condition) >> (local_thread() & 32));
+#endif
+}
+
+CUPYGEMM_INLINE u32 ones_in(u32 bits) {
+#if CUPYGEMM_NVIDIA
+    return __popc(bits);
+#else
+    return __builtin_popcount(bits);
+#endif
+}
+
 // The index, below 32, of the first of 32 threads for which a condition holds; it holds for some.
 CUPYGEMM_INLINE u32 first_of_32(bool condition) {
 #if CUPYGEMM_NVIDIA
-    return __ffs(static_cast<int>(__ballot_sync(~0u, condition))) - 1;
+    return __ffs(static_cast<int>(ballot_of_32(condition))) - 1;
 #else
-    const u64 lanes = __builtin_amdgcn_ballot_w64(condition);
-    return __builtin_ctz(static_cast<u32>(lanes >> (local_thread() & 32)));
+    return __builtin_ctz(ballot_of_32(condition));
 #endif
 }
 

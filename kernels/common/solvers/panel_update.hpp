@@ -1,5 +1,5 @@
 // Subtracts a product of a few columns, C -= A B or C -= A B^H, inside a panel, or of few
-// right-hand sides.
+// right-hand sides; or stores it, C = A B.
 //
 // The trailing updates of a factorisation are products of this library. Inside a panel, the
 // products are too small for those: k is the width of one block. A workgroup computes a tile of C,
@@ -73,7 +73,7 @@ CUPYGEMM_KERNEL(cupygemm::threads) cupygemm_panel_update(const cupygemm::UpdateA
             const u32 row = row0 + y + 16 * i, column = column0 + x + 16 * j;
             if (row < m && column < n) {
                 S *const place = c + row * args.ldc + column;
-                *place = plus(*place, negated(sums[i][j]));
+                *place = Config::replaces ? sums[i][j] : plus(*place, negated(sums[i][j]));
             }
         }
 }
