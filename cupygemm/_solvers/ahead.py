@@ -26,7 +26,7 @@ _spared: contextvars.ContextVar[int] = contextvars.ContextVar("spared", default=
 
 
 def spared() -> int:
-    """Return the compute units that products now leave to the work on the side stream."""
+    """Return the compute units that products now leave to the work on the other stream."""
     return _spared.get()
 
 
@@ -127,7 +127,7 @@ def in_order() -> Iterator[OneStream]:
 
 
 @contextmanager
-def beside(work: Callable[[], object], units: int = 0) -> Iterator[None]:
+def beside(work: Callable[[], object], spared: int = 0, units: int = 0) -> Iterator[None]:
     """Enqueue work on a side stream, beside what the block enqueues on the current stream.
 
     Both begin after what the current stream holds, and what it is given later begins after both.
@@ -135,16 +135,26 @@ def beside(work: Callable[[], object], units: int = 0) -> Iterator[None]:
     Parameters
     ----------
     work : callable
-    units : int
+    spared : int
         The compute units that the products of the block leave to the work, if they can.
+    units : int
+        The compute units of the device. Products of the work take no more than are left to it,
+        since the others would have to wait until those of the block have ended.
     """
     with forked() as streams:
-        streams.enqueue(work)
-        token = _spared.set(units)
-        try:
+        with _sparing(max(units - spared, 0)):
+            streams.enqueue(work)
+        with _sparing(spared):
             yield
-        finally:
-            _spared.reset(token)
+
+
+@contextmanager
+def _sparing(units: int) -> Iterator[None]:
+    token = _spared.set(units)
+    try:
+        yield
+    finally:
+        _spared.reset(token)
 
 
 @functools.cache

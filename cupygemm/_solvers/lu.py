@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from cupygemm._request.arrays import Array
 from cupygemm._solvers import blocks, small
 from cupygemm._solvers.ahead import beside
-from cupygemm._solvers.blocks import is_ahead, lu_panel_blocks, outer_width
+from cupygemm._solvers.blocks import current_limits, is_ahead, lu_panel_blocks, outer_width
 from cupygemm._solvers.delayed_updates import Update, joined, steps
 from cupygemm._solvers.lu_blocks import factor_panel
 from cupygemm._solvers.matrices import Matrices
@@ -85,6 +85,7 @@ def factor(
     panels = _panels(a, k, outer_width(k, lu_panel_blocks(a, max(a.m, 1)).width))
     delays = identity is None and a.batches == 1 and a.n >= blocks.LIMITS.grouped
     most = blocks.LIMITS.group if delays else 1
+    _, units = current_limits()
     factor_next(panels[0])
     for step in steps(panels, a.n, most):
         moved, following = a.n, step.following
@@ -106,7 +107,7 @@ def factor(
         swapped = range(step.first.panels.start, following.stop)
         _move(a, moves, swapped, step.panel)
         _update(a, *step.first, rounding)
-        with beside(functools.partial(factor_next, following), blocks.LIMITS.spared):
+        with beside(functools.partial(factor_next, following), blocks.LIMITS.spared, units):
             _move(a, moves, range(moved), swapped)
             for update in updates:
                 _update(a, *update, rounding)

@@ -134,7 +134,7 @@ def factor(a: Matrices) -> QrFactors:
                 factor_next(following)
             continue
         panel.apply(a, following.columns, inverse=True)
-        with beside(functools.partial(factor_next, following), blocks.LIMITS.spared):
+        with beside(functools.partial(factor_next, following), blocks.LIMITS.spared, units):
             panel.apply(a, range(following.columns.stop, a.n), inverse=True)
     return QrFactors(a, tau, tuple(panels))
 

@@ -15,7 +15,7 @@ N = 45
 
 
 @contextmanager
-def behind(work, units):
+def behind(work, *units):
     """Do the work of the side stream last."""
     yield
     work()
@@ -32,9 +32,9 @@ def test_the_two_streams_share_nothing(
     forks = []
 
     @contextmanager
-    def counted(work, units):
+    def counted(work, *units):
         forks.append(work)
-        with ahead.beside(work, units):
+        with ahead.beside(work, *units):
             yield
 
     def factored():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,7 +11,7 @@ from cupygemm._backends.hopper import tf32x3
 from cupygemm._backends.hopper.check import check
 from cupygemm._backends.hopper.compile import compile_cubin, load
 from cupygemm._backends.hopper.config import FLOAT8, HopperArch, HopperConfig
-from cupygemm._backends.hopper.enqueue import plain_kernel
+from cupygemm._backends.hopper.enqueue import in_order, plain_kernel
 from cupygemm._backends.hopper.launch import launch_grid
 from cupygemm._backends.hopper.orientation import as_computed
 from cupygemm._backends.hopper.plan import HopperChoice, choose
@@ -93,6 +94,9 @@ class HopperBackend(NoExtras):
     Parameters
     ----------
     arch : HopperArch
+    beside : bool
+        Whether other kernels run at the same time. Then none starts before the previous work of its
+        stream has ended, since it would wait on SMs that the others need.
     """
 
     name = "hopper"
@@ -102,8 +106,9 @@ class HopperBackend(NoExtras):
     solves_tiles = frozenset("df")
     interconnect = NVLINK_H200
 
-    def __init__(self, arch: HopperArch) -> None:
+    def __init__(self, arch: HopperArch, *, beside: bool = False) -> None:
         self.arch = arch
+        self._beside = beside
         # More than 8 thread blocks are not portable: smaller parts have fewer SMs side by side.
         self.max_cluster = 16 if arch.num_sms >= _SMS_OF_WHOLE_GPCS else 8
 
@@ -174,7 +179,8 @@ class HopperBackend(NoExtras):
         kernels: Kernels | SmallKernel = compiled.handle
         if isinstance(kernels, SmallKernel):
             placement = kernels.placement
-            launches = small_launches(placement.layout, kernels.config)
+            with self._order():
+                launches = small_launches(placement.layout, kernels.config)
             return make_runner(request, placement, launches)
         return self.run(request, kernels.placement, kernels.choice)
 
@@ -238,7 +244,8 @@ class HopperBackend(NoExtras):
 
     def sparing(self, units: int) -> HopperBackend:
         """Return this backend with persistent grids that leave some SMs to other kernels."""
-        return HopperBackend(replace(self.arch, num_sms=self.arch.num_sms - units))
+        arch = replace(self.arch, num_sms=self.arch.num_sms - units)
+        return HopperBackend(arch, beside=self._beside or units > 0)
 
     def kernel(self, text: str, entry: str, shared_bytes: int = 0) -> Any:
         """Compile a translation unit and load its kernel."""
@@ -274,7 +281,13 @@ class HopperBackend(NoExtras):
 
     def run(self, request: Request, placement: Placement, choice: HopperChoice) -> Runner:
         """Load the kernels of a choice and return the runner of the request."""
-        return make_runner(request, placement, make_launches(placement.layout, choice))
+        with self._order():
+            launches = make_launches(placement.layout, choice)
+        return make_runner(request, placement, launches)
+
+    def _order(self) -> AbstractContextManager[None]:
+        """Return the context in which launches are made."""
+        return in_order() if self._beside else nullcontext()
 
 
 def _why_not_small(request: Request) -> str | None:

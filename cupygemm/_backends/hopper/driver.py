@@ -54,12 +54,12 @@ class LaunchConfig(ctypes.Structure):
     )
 
 
-def early_launch(
-    grid: tuple[int, int, int], threads: int, shared_bytes: int, stream: int
+def launch_config(
+    grid: tuple[int, int, int], threads: int, shared_bytes: int, stream: int, *, early: bool
 ) -> LaunchConfig:
-    """Return the configuration of a launch that may start before the previous work has ended."""
+    """Return the configuration of a launch, which may start `early`: before the work before ends."""
     attribute = LaunchAttribute(id=_PROGRAMMATIC_STREAM_SERIALIZATION)
-    attribute.value[0] = 1
+    attribute.value[0] = int(early)
     return LaunchConfig(
         (_INT * 3)(*grid),
         (_INT * 3)(threads, 1, 1),

@@ -7,6 +7,9 @@ blocks of the first one end, and do the work that needs no memory. ``dependent_l
 kernels' side of it. CuPy's launch has no attributes, so this module calls the driver's
 ``cuLaunchKernelEx``.
 
+Beside other kernels it is not allowed (`in_order`): blocks that only wait would take the SMs that
+were left to those.
+
 A kernel's only argument is one struct, passed by value. Packing the struct takes longer than
 launching the kernel, so packed structs are cached by what differs between them (`Parameters`).
 """
@@ -15,6 +18,9 @@ from __future__ import annotations
 
 import ctypes
 import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 from cupygemm._backends.hopper import driver
@@ -24,6 +30,17 @@ MAX_PACKED = 1024
 """The lists of parameters that a launch caches, each of about a kilobyte."""
 _ADDRESS = struct.Struct("=Q")
 _MAX_STREAMS = 64  # streams for which a launch configuration is cached
+_starts_early: ContextVar[bool] = ContextVar("starts_early", default=True)
+
+
+@contextmanager
+def in_order() -> Iterator[None]:
+    """Let no launch that the block makes start before the previous work has ended."""
+    token = _starts_early.set(False)
+    try:
+        yield
+    finally:
+        _starts_early.reset(token)
 
 
 class Enqueue:
@@ -40,7 +57,16 @@ class Enqueue:
         The dynamic shared memory of a block.
     """
 
-    __slots__ = ("_configs", "_function", "_grid", "_kernel", "_launch", "_shape", "_stream")
+    __slots__ = (
+        "_configs",
+        "_function",
+        "_grid",
+        "_kernel",
+        "_launch",
+        "_shape",
+        "_starts_early",
+        "_stream",
+    )
 
     def __init__(
         self, kernel: Any, grid: tuple[int, int, int], threads: int, shared_bytes: int = 0
@@ -51,6 +77,7 @@ class Enqueue:
             kernel.max_dynamic_shared_size_bytes = shared_bytes
         self._kernel = kernel  # whose module stays loaded
         self._grid = grid
+        self._starts_early = _starts_early.get()
         self._shape = threads, shared_bytes
         self._function = int(kernel.kernel.ptr)
         self._launch = driver.library().cuLaunchKernelEx
@@ -83,7 +110,7 @@ class Enqueue:
 
     def _config(self, stream: int) -> tuple[int, driver.LaunchConfig]:
         """Return the launch configuration for a stream, and its address."""
-        config = driver.early_launch(self._grid, *self._shape, stream)
+        config = driver.launch_config(self._grid, *self._shape, stream, early=self._starts_early)
         if len(self._configs) >= _MAX_STREAMS:
             self._configs = {}
         self._configs[stream] = made = ctypes.addressof(config), config
