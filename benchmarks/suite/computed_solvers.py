@@ -29,6 +29,8 @@ class ComputedSolvers:
             "rows_adjacent": False,
         }
         constants = solve if kind == "triangular_solve" else panel
+        if kind == "qr_panel":
+            constants = constants | {"by_products": False}
         described = getattr(kernels, kind.upper())
         text = kernels.source(described, np.dtype("d").char, constants)
         self.resources = compile_source(text, target, described.entry).resources

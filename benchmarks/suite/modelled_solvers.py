@@ -77,7 +77,7 @@ def _launches(memory: Any) -> dict[str, tuple[int, int, dict[str, Any], tuple[in
             (a, WIDTH, stride, pivots, WIDTH, info, 0, 0, moves, ROWS, WIDTH, 0, 1, 1, 0),
         ),
         "qr_panel": (
-            *(1, 256, panel),
+            *(1, 256, panel | {"by_products": False}),
             (
                 *(a, WIDTH, stride, v, WIDTH, stride, tau, WIDTH, t, WIDTH, small),
                 *(0, 0, ROWS, WIDTH, 1, 1),

@@ -8,6 +8,8 @@ TEAM_OF_CLUSTER = "hopper/team.cuh"
 """The header for a team of workgroups that is a thread-block cluster."""
 ROWS_PRODUCT = "hopper/rows_product.cuh"
 """The header for products with the rows of an LU block in fp64, for such teams."""
+GRAM_SUMS = "hopper/gram_sums.cuh"
+"""The header for the products of the columns of a QR block in fp64, for such teams."""
 UPDATE_BLOCK = KernelKind("update_block", "=QQQqqqqqqqiiii", "hopper/{}.cu")
 """A product inside a panel."""
 SOLVE_TILES = KernelKind("solve_tiles", "=QqqqQqqqQQiiii", "hopper/{}.cu")

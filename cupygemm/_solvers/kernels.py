@@ -14,7 +14,7 @@ import numpy as np
 
 from cupygemm._backends.device import current_device, device
 from cupygemm._backends.kernel_kind import KernelKind, Launch
-from cupygemm._backends.solver_kernels import ROWS_PRODUCT, TEAM_OF_CLUSTER
+from cupygemm._backends.solver_kernels import GRAM_SUMS, ROWS_PRODUCT, TEAM_OF_CLUSTER
 
 _SMALLEST = {"f": "0x1p-126f", "d": "0x1p-1022"}
 _EPSILON = {"f": "0x1p-23f", "d": "0x1p-52"}
@@ -94,7 +94,8 @@ def source(
         Whether a team of workgroups is a thread-block cluster.
     """
     team = TEAM_OF_CLUSTER if clusters else _TEAM
-    product = f'#include "{ROWS_PRODUCT}"\n' if clusters and kind is LU_PANEL else ""
+    products = {LU_PANEL: ROWS_PRODUCT, QR_PANEL: GRAM_SUMS}
+    product = f'#include "{products[kind]}"\n' if clusters and kind in products else ""
     attribute = f" __cluster_dims__({constants['team']}, 1, 1)" if clusters else ""
     real = char.lower()
     reals = {

@@ -125,7 +125,13 @@ def _factor(
 ) -> Call:
     """Return the launch that factors a block."""
     launch = load(
-        QR_PANEL, a.dtype, shape.threads, width=shape.width, rows=shape.rows, team=shape.team
+        QR_PANEL,
+        a.dtype,
+        shape.threads,
+        width=shape.width,
+        rows=shape.rows,
+        team=shape.team,
+        by_products=_by_products(a, shape),
     )
     column, at, alone = own.start, own.start - start, shape.team == 1
     arguments = (
@@ -148,6 +154,17 @@ def _factor(
         teams,
     )
     return Call(launch, (shape.team, teams), arguments)
+
+
+def _by_products(a: Layout, shape: Blocks) -> bool:
+    """Tell whether a block is factored by products of its columns, if that is accurate.
+
+    The workgroups of a cluster then wait for each other only four times. Complex reflections, whose
+    R has a real diagonal, are not found so.
+    """
+    max_cluster, _ = current_limits()
+    fits = shape.width % 8 == 0 and 1 < shape.team <= max_cluster
+    return a.dtype.kind == "f" and fits
 
 
 def _apply(

@@ -31,6 +31,13 @@ CUPYGEMM_INLINE void cluster_barrier() {
                      : "memory");
 }
 
+template <u32 size> struct TeamMemory {
+    template <class Word> CUPYGEMM_INLINE static void give(Word *place, u32 rank, Word word) {
+        store_at(address_at_rank(place, rank), word);
+    }
+    CUPYGEMM_INLINE static void barrier() { cluster_barrier(); }
+};
+
 template <class Word, u32 size, u32 record_words> struct Team {
     alignas(16) Word slots[2][size][record_words]; // by the parity of the step
 

@@ -47,7 +47,43 @@ def test_orthogonal_factors(cp, shape, dtype):
     assert abs(q.conj().T @ q - cp.eye(q.shape[1])).max() <= bound
 
 
+@pytest.mark.parametrize("dtype", "fd")
+@pytest.mark.parametrize("m", [600, 1000, 2000, 4000, 8000, 12000])
+def test_blocks_that_a_cluster_factors_by_products(cp, m, dtype):
+    """Of 2, 4, 8 and 16 thread blocks, with up to four rows for each thread."""
+    a = drawn(cp, m, 96, dtype)
+    check_orthogonal(cp, a, *linalg.qr(a))
+
+
+@pytest.mark.parametrize("kind", ["dependent", "zero", "triangular", "graded", "nearly dependent"])
+@pytest.mark.parametrize("m", [1000, 6000])
+def test_blocks_whose_products_are_not_accurate(cp, m, kind):
+    a = drawn(cp, m, 96, "d")
+    if kind == "dependent":
+        a[:, 40] = a[:, 35]
+    elif kind == "zero":
+        a[:, 7] = 0
+    elif kind == "triangular":
+        a = cp.triu(a)
+    elif kind == "graded":
+        a *= 10.0 ** cp.linspace(-60, 60, 96)
+    else:
+        a[:, 32:] = a[:, :1] + 1e-9 * a[:, 32:]
+    q, r = linalg.qr(a)
+    check_orthogonal(cp, a, q, r)
+    if kind == "triangular":
+        assert (r == a[:96]).all()
+
+
+def check_orthogonal(cp, a, q, r):
+    bound = 10 * len(a) * unit(a.dtype)
+    scale = cp.linalg.norm(a, axis=0)
+    assert (abs(q @ r - a) <= bound * scale).all()
+    assert abs(q.T @ q - cp.eye(q.shape[1])).max() <= bound
+
+
 def test_the_same_bits_each_time(cp):
     a = drawn(cp, 3000, 3000, "d")
-    first, again = linalg.lu_factor(a)[0], linalg.lu_factor(a)[0]
-    assert (first == again).all()
+    for factor in (linalg.lu_factor, linalg.qr):
+        first, again = factor(a)[0], factor(a)[0]
+        assert (first == again).all()

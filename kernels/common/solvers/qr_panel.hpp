@@ -12,11 +12,15 @@
 //   team            exchange -> the sums of all workgroups, added in their order
 //   every thread    reflection of its rows
 //
+// If `by_products`, a whole block is factored by products of its columns first (qr_products.hpp),
+// and column by column only where that is not accurate.
+//
 // As in lu_panel.hpp, registers are rotated by one column per step. Sums are added in one order, so
 // the result is the same bits each time.
 //
 // The reflections are LAPACK's: H_j = I - tau v v^H with v_j = 1 and a real diagonal of R. V is
 // also stored by itself, with its zeros and ones, for the products that follow.
+#include "common/solvers/qr_products.hpp"
 #include "common/solvers/rows.hpp"
 #include "config.hpp"
 
@@ -96,6 +100,18 @@ struct Shared {
     S tau[width];
 };
 
+template <bool by_products, u32 size> struct StorageOf {
+    Shared shared;
+};
+template <u32 size> struct StorageOf<true, size> {
+    using Memory = TeamMemory<size>;
+    union {
+        Shared shared;
+        QrProducts<S, width, threads, size, Config, Memory> products;
+    };
+};
+using Storage = StorageOf<Config::by_products, Config::team>;
+
 // T of the block reflector. Column j is -tau_j T (V^H v_j); thread i computes row i.
 CUPYGEMM_INLINE void block_reflector(Shared &shared, u32 thread, u32 steps) {
 #pragma unroll 1
@@ -110,24 +126,65 @@ CUPYGEMM_INLINE void block_reflector(Shared &shared, u32 thread, u32 steps) {
     }
 }
 
-CUPYGEMM_INLINE void factor(const QrPanelArgs &args, Shared &shared, u32 rank, u32 team, i32 matrix,
-                            u32 &step) {
-    const u32 thread = local_thread(), lane = thread % 32, group = thread / 32;
+// The rows of a block in registers: (row, column).
+using Rows = S[rows][width];
+
+CUPYGEMM_INLINE void load(const QrPanelArgs &args, Shared &shared, const S *a,
+                          const u32 (&position)[rows], Rows &row) {
+    const u32 lane = local_thread() % 32, group = local_thread() / 32;
+#pragma unroll
+    for (u32 r = 0; r < rows; ++r)
+        load_rows(shared.stages[group], a, args.lda, args.m, args.n, position[r] - lane, lane,
+                  row[r]);
+}
+
+// Store the rows of R and V, whose first register holds column `rotation`.
+CUPYGEMM_INLINE void store(const QrPanelArgs &args, Shared &shared, i32 matrix,
+                           const u32 (&position)[rows], const Rows &row, u32 rotation) {
+    const u32 lane = local_thread() % 32, group = local_thread() / 32, m = args.m, n = args.n;
     S *const a = reinterpret_cast<S *>(args.a) + matrix * args.stride;
-    const u32 m = args.m, n = args.n, steps = m < n ? m : n;
+    S *const v = reinterpret_cast<S *>(args.v) + matrix * args.v_stride;
+#pragma unroll
+    for (u32 r = 0; r < rows; ++r)
+        store_rows(shared.stages[group], row[r], position[r], rotation, lane,
+                   [&](u32 at, u32 column, S element) {
+                       if (at >= m || column >= n)
+                           return;
+                       a[at * args.lda + column] = element;
+                       if (column < minimum(m, n))
+                           v[at * args.ldv + column] =
+                               at > column ? element : of_real<S>(at == column ? 1 : 0);
+                   });
+}
+
+// Factor by products of the columns, if that is accurate.
+template <class Storage>
+CUPYGEMM_INLINE bool factor_by_products(const QrPanelArgs &args, Storage &storage, u32 rank,
+                                        i32 matrix, const u32 (&position)[rows], Rows &row) {
+    S *const t = reinterpret_cast<S *>(args.t) + matrix * args.t_stride;
+    S *const tau = reinterpret_cast<S *>(args.tau) + matrix * args.tau_stride;
+    const auto store_t = [&](u32 i, u32 j, S element) {
+        t[i * args.ldt + j] = element;
+        if (i == j)
+            tau[i] = element;
+    };
+    const bool found =
+        storage.products.factor(row, rank, [&](u32 r) { return position[r]; }, store_t);
+    workgroup_barrier(); // this workgroup's shared memory has been read
+    if (found)
+        return true;
+    Storage::Memory::barrier(); // and that of all others
+    return false;
+}
+
+// Factor column by column. The rows are rotated by one column per step.
+CUPYGEMM_INLINE void reflect(const QrPanelArgs &args, Shared &shared, u32 rank, u32 team,
+                             const u32 (&position)[rows], Rows &row, u32 &step) {
+    const u32 thread = local_thread(), lane = thread % 32, group = thread / 32;
+    const u32 steps = minimum(args.m, args.n);
     u32 *const flags = team_flags<Config::team>(args.workspace, team);
     const u64 records =
         args.records + static_cast<u64>(team) * (2 * Config::team * record_words * sizeof(W));
-
-    S row[rows][width]; // (row, column), rotated by the step
-    u32 position[rows];
-#pragma unroll
-    for (u32 r = 0; r < rows; ++r) {
-        const u32 first = (r * Config::team + rank) * threads + group * 32;
-        position[r] = first + lane;
-        load_rows(shared.stages[group], a, args.lda, m, n, first, lane, row[r]);
-    }
-
 #pragma unroll 1
     for (u32 j = 0; j < steps; ++j, ++step) {
         S sums[width];
@@ -215,20 +272,41 @@ CUPYGEMM_INLINE void factor(const QrPanelArgs &args, Shared &shared, u32 rank, u
     }
     workgroup_barrier(); // the products of V's columns are in shared memory
     block_reflector(shared, thread, steps);
+}
 
-    S *const place_v = reinterpret_cast<S *>(args.v) + matrix * args.v_stride;
+CUPYGEMM_INLINE void clear_record(Shared &shared) {
+    workgroup_barrier(); // what the shared memory held before has been read
+    for (u32 i = local_thread(); i < record_words; i += threads)
+        shared.record[i] = 0; // the diagonal's row, where this workgroup does not hold it
+    workgroup_barrier();      // the record is zero
+}
+
+template <class Storage> CUPYGEMM_INLINE void factor(const QrPanelArgs &args, Storage &storage,
+                                                     u32 rank, u32 team, i32 matrix, u32 &step) {
+    const u32 thread = local_thread(), steps = minimum(args.m, args.n);
+    const S *const a = reinterpret_cast<const S *>(args.a) + matrix * args.stride;
+    Shared &shared = storage.shared;
+    Rows row;
+    u32 position[rows];
 #pragma unroll
     for (u32 r = 0; r < rows; ++r)
-        store_rows(shared.stages[group], row[r], position[r], steps, lane,
-                   [&](u32 at, u32 column, S element) {
-                       if (at >= m || column >= n)
-                           return;
-                       a[at * args.lda + column] = element;
-                       if (column < steps)
-                           place_v[at * args.ldv + column] =
-                               at > column ? element : of_real<S>(at == column ? 1 : 0);
-                   });
-    if (rank != 0)
+        position[r] = (r * Config::team + rank) * threads + thread;
+    load(args, shared, a, position, row);
+    bool found = false;
+    if constexpr (Config::by_products) {
+        if (static_cast<u32>(args.n) == width && args.m >= args.n) {
+            found = factor_by_products(args, storage, rank, matrix, position, row);
+            if (!found)
+                load(args, shared, a, position, row); // they have changed
+        }
+    }
+    if (!found) {
+        if constexpr (Config::by_products)
+            clear_record(shared);
+        reflect(args, shared, rank, team, position, row, step);
+    }
+    store(args, shared, matrix, position, row, steps);
+    if (found || rank != 0)
         return;
     if (thread < steps)
         reinterpret_cast<S *>(args.tau)[matrix * args.tau_stride + thread] = shared.tau[thread];
@@ -243,16 +321,14 @@ CUPYGEMM_INLINE void factor(const QrPanelArgs &args, Shared &shared, u32 rank, u
 CUPYGEMM_KERNEL(cupygemm::Config::threads)
 CUPYGEMM_TEAM_ATTRIBUTE cupygemm_qr_panel(const cupygemm::QrPanelArgs args) {
     using namespace cupygemm;
-    __shared__ Shared shared;
+    __shared__ Storage storage;
     const u32 rank = group_index_x(), team = group_index_y();
     u32 step = 0; // of all matrices of this team
-    for (u32 i = local_thread(); i < record_words; i += threads)
-        shared.record[i] = 0; // the diagonal's row, where this workgroup does not hold it
-    workgroup_barrier();      // the record is zero
-    shared.team.begin();
+    clear_record(storage.shared);
+    storage.shared.team.begin();
 #pragma unroll 1
     for (i32 matrix = static_cast<i32>(team); matrix < args.batches; matrix += args.teams) {
-        factor(args, shared, rank, team, matrix, step);
+        factor(args, storage, rank, team, matrix, step);
         workgroup_barrier(); // shared memory has been read
     }
 }

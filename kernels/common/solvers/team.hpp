@@ -20,6 +20,16 @@ template <u32 size> CUPYGEMM_INLINE u32 *team_flags(u64 workspace, u32 team) {
     return reinterpret_cast<u32 *>(workspace) + team * size;
 }
 
+// Gives a word to the same place in the shared memory of another workgroup of the team, and waits
+// until all have been given. Only a team of one, and those of hopper/team.cuh, share memory so.
+template <u32 size> struct TeamMemory {
+    static_assert(size == 1, "workgroups of this team share no memory but that of the device");
+    template <class Word> CUPYGEMM_INLINE static void give(Word *place, u32, Word word) {
+        *place = word;
+    }
+    CUPYGEMM_INLINE static void barrier() { workgroup_barrier(); }
+};
+
 template <class Word, u32 size, u32 record_words> struct Team {
     static constexpr u32 places = size == 1 ? 2 : 1;    // alone, there is no wait between steps
     alignas(16) Word slots[places][size][record_words]; // the records of the last exchange

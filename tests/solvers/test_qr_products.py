@@ -1,0 +1,84 @@
+"""Blocks of a QR factorisation that are factored by products of their columns."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from cupygemm._solvers.kernels import QR_PANEL, load
+from tests.solvers.conftest import unit
+
+WIDTH = 32
+
+
+def factored(cp, a, *, threads=64, rows=2, by_products=True):
+    """Return R with V below its diagonal, V, T and tau."""
+    (m, n), dtype = a.shape, a.dtype
+    a, v, t = cp.array(a), cp.full(a.shape, cp.nan, dtype), cp.zeros((n, n), dtype)
+    tau = cp.zeros(n, dtype)
+    launch = load(QR_PANEL, dtype, threads, width=WIDTH, rows=rows, team=1, by_products=by_products)
+    at = [each.data.ptr for each in (a, v, tau, t)]
+    launch((1, 1), at[0], n, 0, at[1], n, 0, at[2], 0, at[3], n, 0, 0, 0, m, n, 1, 1)
+    return [each.get() for each in (a, v, t, tau)]
+
+
+def check(a, found):
+    """Check that the factors are those of a matrix, column by column, and orthogonal."""
+    (m, n), (qr, v, t, tau) = a.shape, found
+    u = unit(a.dtype)
+    q = np.eye(m) - v.astype("d") @ t @ v.T
+    scale = np.linalg.norm(a.astype("d"), axis=0)
+    assert (abs(q[:, :n] @ np.triu(qr[:n]) - a) <= 10 * n * u * scale).all()
+    assert abs(q.T @ q - np.eye(m)).max() <= 10 * n * u
+    assert (np.tril(qr, -1) == np.tril(v, -1)).all()
+    assert (np.diag(v) == 1).all()
+    assert not np.triu(v, 1).any()
+    assert (tau == np.diag(t)).all()
+    assert not np.tril(t, -1).any()
+
+
+def drawn(m, n, dtype="d"):
+    return np.random.default_rng(m).standard_normal((m, n)).astype(dtype)
+
+
+@pytest.mark.parametrize(("m", "threads", "rows"), [(120, 64, 2), (64, 64, 1), (250, 256, 1)])
+@pytest.mark.parametrize("dtype", "fd")
+def test_a_block_is_factored_by_products(cp, m, threads, rows, dtype):
+    a = drawn(m, WIDTH, dtype)
+    found = factored(cp, a, threads=threads, rows=rows)
+    check(a, found)
+    by_columns = factored(cp, a, threads=threads, rows=rows, by_products=False)
+    assert (found[0] != by_columns[0]).any()
+    for one, other in zip(found, by_columns, strict=True):
+        np.testing.assert_allclose(one, other, rtol=0, atol=500 * unit(dtype) * abs(other).max())
+
+
+@pytest.mark.parametrize("kind", ["dependent", "zero", "nan", "triangular", "nearly dependent"])
+@pytest.mark.parametrize("dtype", "fd")
+def test_other_columns_are_reflected_one_by_one(cp, kind, dtype):
+    a = drawn(100, WIDTH, dtype)
+    if kind == "dependent":
+        a[:, 20] = a[:, 3]
+    elif kind == "zero":
+        a[:, 7] = 0
+    elif kind == "nan":
+        a[50, 5] = np.nan
+    elif kind == "triangular":
+        a = np.triu(a)
+    else:
+        a[:, 31] = a[:, 30] * (1 + 2 * unit(dtype) ** 0.5 * a[:, 31])
+    found, expected = (factored(cp, a, by_products=way) for way in (True, False))
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("condition", [1e3, 1e6])
+def test_ill_conditioned_and_graded_columns(cp, condition):
+    generator = np.random.default_rng(5)
+    q = np.linalg.qr(generator.standard_normal((120, WIDTH)))[0]
+    p = np.linalg.qr(generator.standard_normal((WIDTH, WIDTH)))[0]
+    scales = np.geomspace(1, 1 / condition, WIDTH)
+    a = (q * scales) @ p * np.geomspace(1e-100, 1e100, WIDTH)
+    found = factored(cp, a)
+    check(a, found)
+    assert (found[0] != factored(cp, a, by_products=False)[0]).any()
