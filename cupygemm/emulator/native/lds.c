@@ -42,7 +42,7 @@ static void point(const struct lds_view *v, const uint32_t *address, uint8_t **p
 struct lds_access {
     uint64_t exec; /* the lanes that access LDS */
     bool partial;  /* an active lane is outside LDS, where that is no fault */
-    bool stretch;  /* all lanes access places that follow one another */
+    struct lane_run stretch;
     int64_t data, result;
     LINE_ALIGNED uint32_t address[LANES];
     uint8_t count[LANES]; /* dwords that each lane accesses, where some access none */
@@ -69,10 +69,10 @@ static int resolve_lds(struct machine *m, const struct operation *op, int64_t wa
     a->result = second ? op->result + op->dwords : op->result;
     a->exec = exec;
     a->partial = false;
-    a->stretch = is_stretch(exec, a->address, op->bytes);
+    a->stretch = find_stretch(exec, a->address, op->bytes);
     if (are_plain(m, op, a->address, a->stretch))
         return OK;
-    a->stretch = false;
+    a->stretch.lanes = 0;
     uint64_t outside = disabled_lanes(op, exec, a->address);
     int code = check_lds(m, exec & ~outside, a->address, op->bytes, op->kind != LOAD);
     if (ignores(m, LDS_OUT_OF_BOUNDS))
@@ -111,16 +111,17 @@ static int check_access(struct machine *m, const struct operation *op, struct ld
     }
 }
 
-/* Move the dwords of all lanes, which follow one another. */
+/* Move the dwords of lanes that follow one another. */
 static void move_stretch(struct machine *m, const struct operation *op, struct lds_view *v,
                          const struct lds_access *a) {
-    const size_t bytes = LANES * sizeof(uint32_t);
-    uint8_t *place = v->bytes + a->address[0];
+    const size_t bytes = (size_t)a->stretch.lanes * sizeof(uint32_t);
+    const int first = a->stretch.first;
+    uint8_t *place = v->bytes + a->address[first];
     if (op->kind == LOAD) {
-        memcpy(vector_row(m, a->result, v->wave), place, bytes);
+        memcpy(vector_row(m, a->result, v->wave) + first, place, bytes);
         return;
     }
-    const uint32_t *row = vector_row(m, a->data, v->wave);
+    const uint32_t *row = vector_row(m, a->data, v->wave) + first;
     memory_changes += memcmp(place, row, bytes) != 0;
     memcpy(place, row, bytes);
 }
@@ -156,7 +157,7 @@ static void move_access(struct machine *m, const struct operation *op, struct ld
                         uint64_t exec, const struct lds_access *a) {
     size_t pitch = (size_t)m->row_dwords;
     bool single = op->format == DWORDS && op->dwords == 1 && op->kind != ATOMIC && !a->partial;
-    if (single && a->stretch) {
+    if (single && a->stretch.lanes) {
         move_stretch(m, op, v, a);
         return;
     }
@@ -306,7 +307,7 @@ static int transpose(struct machine *m, const struct operation *op, int64_t wave
     if (ignores(m, LDS_OUT_OF_BOUNDS))
         exec &= ~outside_lds(m, exec, address, op->bytes);
     uint64_t careful =
-        plain_reads(&v, exec, address, is_stretch(exec, address, op->bytes), op->bytes);
+        plain_reads(&v, exec, address, find_stretch(exec, address, op->bytes), op->bytes);
     struct fault first;
     for (uint64_t left = careful; left; left &= left - 1) {
         int lane = first_lane(left), found = shadow_read(&v, lane, address[lane], op->bytes);
@@ -334,15 +335,18 @@ static int transpose(struct machine *m, const struct operation *op, int64_t wave
  * nothing. */
 static void exchange_rows(const struct operation *op, uint64_t exec, const uint32_t *address,
                           const uint32_t *data, uint32_t *result) {
-    uint32_t moved[LANES] = {0}, source[LANES];
+    uint32_t moved[LANES] = {0}, source[LANES], given[LANES];
     for (int lane = 0; lane < LANES; lane++)
-        source[lane] = op->kind == SWIZZLE ? op->lanes[lane] : address[lane] / 4 % LANES;
+        source[lane] = op->kind == SWIZZLE ? op->lanes[lane] % LANES : address[lane] / 4 % LANES;
     if (op->kind == PERMUTE)
         for (uint64_t left = exec; left; left &= left - 1)
             moved[source[first_lane(left)]] = data[first_lane(left)];
-    else
+    else {
         for (int lane = 0; lane < LANES; lane++)
-            moved[lane] = exec >> source[lane] & 1 ? data[source[lane]] : 0;
+            given[lane] = data[lane] & (0 - (uint32_t)(exec >> lane & 1));
+        for (int lane = 0; lane < LANES; lane++)
+            moved[lane] = given[source[lane]];
+    }
     if (exec == ~0ull)
         memcpy(result, moved, sizeof moved);
     else

@@ -7,6 +7,7 @@
 
 #include "definedness.h"
 #include "lanes.h"
+#include "lds_stretch.h"
 #include "shadow.h"
 
 static inline bool same_records(const struct record *r, const struct record *expected, int n) {
@@ -145,74 +146,18 @@ write_many(const struct lds_view *v, uint64_t exec, const uint32_t *address, int
     return careful & exec;
 }
 
-/* Whether all lanes access places that follow one another. */
-static inline bool is_stretch(uint64_t exec, const uint32_t *address, int bytes) {
-    uint32_t different = 0, last = address[0] + (uint32_t)((LANES - 1) * bytes);
-    if (exec != ~0ull || address[LANES - 1] != last)
-        return false;
-    for (int lane = 0; lane < LANES; lane++)
-        different |= address[lane] ^ (address[0] + (uint32_t)(lane * bytes));
-    return !different;
-}
-
-/* The records of a stretch that one instruction wrote, and that no wave has read since, or another
- * one in some lanes, as most stretches are. */
-struct common_records {
-    struct record *first;
-    int64_t count;
-    uint64_t write, read;
-    bool equal;
-};
-
-/* Whether records are equal to the first of them. Their words are compared as they lie. */
-static inline bool are_equal(const struct record *r, int64_t count) {
-    const uint64_t *words = &r->write;
-    uint64_t different = 0;
-    for (int64_t i = 2; i < 2 * count; i++)
-        different |= words[i] ^ words[i - 2];
-    return !different;
-}
-
-static inline bool have_common(const struct lds_view *v, bool stretch, const uint32_t *address,
-                               int bytes, struct common_records *found) {
-    int shift = (int)v->m->shadow_shift;
-    if (!stretch || bytes & ((1 << shift) - 1))
-        return false;
-    const struct record *r = v->records + (address[0] >> shift);
-    int64_t count = LANES * bytes >> shift;
-    *found = (struct common_records){v->records + (address[0] >> shift), count, r->write, r->read,
-                                     are_equal(r, count)};
-    if (found->equal)
-        return true;
-    uint64_t write = r->write, read = 0, different = 0;
-    for (int64_t i = 0; i < count; i++) {
-        different |= r[i].write ^ write;
-        read |= r[i].read;
-    }
-    for (int64_t i = 0; i < count; i++)
-        different |= (uint64_t)((r[i].read != read) & (r[i].read != 0));
-    found->read = read;
-    return !different;
-}
-
 /* Note the plain reads of a wave, of a stretch or not; returns the lanes that remain to be looked
  * at. */
 static uint64_t plain_reads(const struct lds_view *v, uint64_t exec, const uint32_t *address,
-                            bool stretch, int bytes) {
+                            struct lane_run stretch, int bytes) {
     if (!v->m->shadow)
         return 0;
     if (v->reads)
         return exec;
-    struct common_records c;
-    if (have_common(v, stretch, address, bytes, &c) && plainly_readable(v, c.write)) {
-        const struct record next = {c.write, read_word(v, c.read)};
-        uint64_t unread = read_word(v, 0);
-        for (int64_t i = 0; c.equal && i < c.count; i++)
-            c.first[i] = next;
-        for (int64_t i = 0; !c.equal && i < c.count; i++)
-            c.first[i].read = c.first[i].read ? next.read : unread;
+    if (stretch.lanes)
+        exec = read_stretch(v, stretch, address, bytes);
+    if (!exec)
         return 0;
-    }
     const bool many = has_many(exec);
     switch (bytes >> v->m->shadow_shift) {
     case 1: return many ? read_many(v, exec, address, 1) : read_lanes(v, exec, address, 1);
@@ -225,7 +170,8 @@ static uint64_t plain_reads(const struct lds_view *v, uint64_t exec, const uint3
 
 /* The undefined bits of what is read go to the registers from `result` on. */
 static int shadow_reads(const struct lds_view *v, const struct operation *op, uint64_t exec,
-                        const uint32_t *address, bool stretch, int64_t result, uint32_t pc) {
+                        const uint32_t *address, struct lane_run stretch, int64_t result,
+                        uint32_t pc) {
     struct machine *m = v->m;
     uint64_t careful = plain_reads(v, exec, address, stretch, op->bytes);
     int code = OK;
@@ -266,17 +212,13 @@ static inline uint64_t write_lanes(const struct lds_view *view, uint64_t exec,
 }
 
 static uint64_t plain_writes(const struct lds_view *v, uint64_t exec, const uint32_t *address,
-                             bool stretch, int bytes) {
+                             struct lane_run stretch, int bytes) {
     if (!v->m->shadow)
         return 0;
-    struct common_records c;
-    if (have_common(v, stretch, address, bytes, &c) &&
-        plainly_writable(v, &(struct record){c.write, c.read})) {
-        const struct record next = {v->new_write, 0};
-        for (int64_t i = 0; i < c.count; i++)
-            c.first[i] = next;
+    if (stretch.lanes)
+        exec = write_stretch(v, stretch, address, bytes);
+    if (!exec)
         return 0;
-    }
     const bool many = has_many(exec);
     switch (bytes >> v->m->shadow_shift) {
     case 1: return many ? write_many(v, exec, address, 1) : write_lanes(v, exec, address, 1);
@@ -287,7 +229,7 @@ static uint64_t plain_writes(const struct lds_view *v, uint64_t exec, const uint
 }
 
 static int shadow_writes(const struct lds_view *v, const struct operation *op, uint64_t exec,
-                         const uint32_t *address, bool stretch, int64_t data) {
+                         const uint32_t *address, struct lane_run stretch, int64_t data) {
     const uint32_t *row = vector_row(v->m, data, v->wave);
     size_t pitch = (size_t)v->m->row_dwords;
     uint64_t careful = plain_writes(v, exec, address, stretch, op->bytes);

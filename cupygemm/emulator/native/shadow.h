@@ -340,20 +340,6 @@ static inline void lds_addresses(const struct machine *m, const struct operation
         address[lane] = row[lane] + (uint32_t)offset;
 }
 
-/* Whether every lane's address, also of those that are switched off, is in LDS and on a border of
- * its records. */
-static inline bool are_plain(const struct machine *m, const struct operation *op,
-                             const uint32_t *address, bool stretch) {
-    uint32_t first = address[0], last = address[LANES - 1]; /* which tell it of a stretch */
-    uint32_t bits = (uint32_t)op->bytes | first, high = first > last ? first : last;
-    for (int lane = 0; lane < LANES && !stretch; lane++) {
-        bits |= address[lane];
-        high = address[lane] > high ? address[lane] : high;
-    }
-    bool aligned = !m->shadow || !(bits & (uint32_t)low_bits((int)m->shadow_shift));
-    return aligned && (int64_t)high + op->bytes <= m->lds_bytes;
-}
-
 /* The lanes whose LDS accesses end beyond the workgroup's LDS. */
 static inline uint64_t outside_lds(const struct machine *m, uint64_t exec, const uint32_t *address,
                                    int bytes) {
