@@ -217,10 +217,10 @@ def _reduced_by_copies(
     parts = peers.array((group.size, *shape), sums.travelling)
     result = out
 
-    def enqueue(streams: ProductStreams, split: Callable[[], None]) -> None:
+    def enqueue(_streams: ProductStreams, split: Callable[[], None]) -> None:
         nonlocal result
         sent = sums.room()
-        _send_by_copies(group.rank, way, bounds, sums, sent, parts, streams)
+        _send_by_copies(group.rank, way, bounds, sums, sent, parts)
         split()
         peers.sent()
         result = _sum_of_copies(way, bounds[group.rank], parts, sums, call, out)
@@ -321,34 +321,25 @@ def _exchange_by_nccl(
 
 
 def _send_by_copies(
-    rank: int,
-    way: Way,
-    bounds: Sequence[Rows],
-    sums: PartialProducts,
-    sent: Any,
-    parts: Any,
-    streams: ProductStreams,
+    rank: int, way: Way, bounds: Sequence[Rows], sums: PartialProducts, sent: Any, parts: Any
 ) -> None:
-    """Enqueue the partial products and the copies to peers."""
-    peers = way.peers
+    """Enqueue the partial products and the copies to peers.
+
+    The products follow each other on one stream. On two, each would end later, and so its copy.
+    """
+    from cupy.cuda import get_current_stream
+
+    peers, stream = way.peers, get_current_stream()
     assert peers is not None
     row_bytes = parts.shape[2] * parts.itemsize
-    number = 0
     for position, step in enumerate(way.steps):
         for peer, (start, stop) in step.receives:
-            with streams.turn(number) as multiplying:
-                sums.multiply((start, stop), sent[start:stop])
+            sums.multiply((start, stop), sent[start:stop])
             begins, ends = bounds[peer]
             row = rank * (ends - begins) + start - begins
-            message = Message.of_rows(sent, (start, stop), peer)
-            peers.send_after(multiplying, message, row * row_bytes)
-            number += 1
+            peers.send_after(stream, Message.of_rows(sent, (start, stop), peer), row * row_bytes)
         if way.slices > 1 and (position + 1) % way.steps_of_slice == 0:
             start, stop = step.sends[0].rows
-            with streams.turn(number):
-                sums.multiply((start, stop), parts[rank, start - bounds[rank][0] :][: stop - start])
-            number += 1
+            sums.multiply((start, stop), parts[rank, start - bounds[rank][0] :][: stop - start])
     if way.slices == 1:
-        with streams.turn(number):
-            sums.multiply(bounds[rank], parts[rank])
-    streams.join()
+        sums.multiply(bounds[rank], parts[rank])
