@@ -110,6 +110,15 @@ def test_panels_stay_in_registers_on_cdna(kind, constants, target):
     assert compile_source(text, target, kind.entry).resources.scratch_bytes == 0
 
 
+def test_tiles_of_windows_stay_in_registers():
+    kind = kernels.WINDOWED_TILE
+    text = kernels.source(kind, "f", {"threads": 512, "rows": 5, "groups": 16})
+    cubin, _ = find_nvrtc().compile(text, OPTIONS)
+    assert read_cubin(cubin, kind.entry)[1] == 0
+    for target in ("gfx90a", "gfx942", "gfx950"):
+        assert compile_source(text, target, kind.entry).resources.scratch_bytes == 0
+
+
 SYSTEM = {"threads": 64, "conjugate": False, "rows_adjacent": False, "unit": False}
 
 

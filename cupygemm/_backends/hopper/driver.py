@@ -57,7 +57,7 @@ class LaunchConfig(ctypes.Structure):
 def launch_config(
     grid: tuple[int, int, int], threads: int, shared_bytes: int, stream: int, *, early: bool
 ) -> LaunchConfig:
-    """Return the configuration of a launch, which may start `early`: before the work before ends."""
+    """Return the configuration of a launch, which may start before the previous work has ended."""
     attribute = LaunchAttribute(id=_PROGRAMMATIC_STREAM_SERIALIZATION)
     attribute.value[0] = int(early)
     return LaunchConfig(
