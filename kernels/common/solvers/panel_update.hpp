@@ -20,6 +20,53 @@ static_assert(sizeof(UpdateArgs) == 96, "UpdateArgs must match the dtype that th
 
 using S = Config::Scalar;
 constexpr u32 threads = 256, tile = 64, depth = Config::depth;
+constexpr u32 loads = tile * depth / threads; // of an operand, by a thread for a slab of k
+static_assert(tile * depth % threads == 0, "all threads must load as much");
+
+// A slab of both operands in registers: all loads are under way before the first is waited for.
+struct Slab {
+    S a[loads], b[loads];
+
+    CUPYGEMM_INLINE static u32 k_of_a(u32 at) { return at % depth; }
+    CUPYGEMM_INLINE static u32 row_of_a(u32 at) { return at / depth; }
+    CUPYGEMM_INLINE static u32 k_of_b(u32 at) {
+        return Config::conjugate_transpose ? at % depth : at / tile;
+    }
+    CUPYGEMM_INLINE static u32 column_of_b(u32 at) {
+        return Config::conjugate_transpose ? at / depth : at % tile;
+    }
+
+    CUPYGEMM_INLINE void load(const UpdateArgs &args, const S *from_a, const S *from_b, u32 row0,
+                              u32 column0, u32 k0, u32 thread) {
+        const u32 m = args.m, n = args.n, end = args.k;
+#pragma unroll
+        for (u32 i = 0; i < loads; ++i) {
+            const u32 at = thread + i * threads, row = row0 + row_of_a(at), k = k0 + k_of_a(at);
+            a[i] = S{};
+            if (row < m && k < end)
+                a[i] = from_a[row * args.a_row + k * args.a_column];
+        }
+#pragma unroll
+        for (u32 i = 0; i < loads; ++i) {
+            const u32 at = thread + i * threads, k = k0 + k_of_b(at);
+            const u32 column = column0 + column_of_b(at);
+            b[i] = S{};
+            if (column < n && k < end)
+                b[i] = Config::conjugate_transpose ? conjugated(from_b[column * args.ldb + k])
+                                                   : from_b[k * args.ldb + column];
+        }
+    }
+
+    CUPYGEMM_INLINE void store(S (&to_a)[depth][tile + 1], S (&to_b)[depth][tile + 1],
+                               u32 thread) const {
+#pragma unroll
+        for (u32 i = 0; i < loads; ++i) {
+            const u32 at = thread + i * threads;
+            to_a[k_of_a(at)][row_of_a(at)] = a[i];
+            to_b[k_of_b(at)][column_of_b(at)] = b[i];
+        }
+    }
+};
 
 } // namespace cupygemm
 
@@ -36,28 +83,14 @@ CUPYGEMM_KERNEL(cupygemm::threads) cupygemm_panel_update(const cupygemm::UpdateA
     S *const c = reinterpret_cast<S *>(args.c) + matrix * args.c_stride;
     const u32 x = thread % 16, y = thread / 16;
     S sums[4][4] = {};
+    Slab slab;
+    slab.load(args, from_a, from_b, row0, column0, 0, thread);
 #pragma unroll 1
     for (u32 k0 = 0; k0 < static_cast<u32>(args.k); k0 += depth) {
         workgroup_barrier(); // the tiles before have been read
-        for (u32 at = thread; at < tile * depth; at += threads) {
-            const u32 k = at % depth, row = at / depth;
-            const bool inside = row0 + row < m && k0 + k < static_cast<u32>(args.k);
-            S element{};
-            if (inside)
-                element = from_a[(row0 + row) * args.a_row + (k0 + k) * args.a_column];
-            a[k][row] = element;
-        }
-        for (u32 at = thread; at < tile * depth; at += threads) {
-            const u32 k = Config::conjugate_transpose ? at % depth : at / tile;
-            const u32 column = Config::conjugate_transpose ? at / depth : at % tile;
-            S element{};
-            if (column0 + column < n && k0 + k < static_cast<u32>(args.k))
-                element = Config::conjugate_transpose
-                              ? conjugated(from_b[(column0 + column) * args.ldb + k0 + k])
-                              : from_b[(k0 + k) * args.ldb + column0 + column];
-            b[k][column] = element;
-        }
+        slab.store(a, b, thread);
         workgroup_barrier(); // the tiles are in shared memory
+        slab.load(args, from_a, from_b, row0, column0, k0 + depth, thread);
 #pragma unroll 4
         for (u32 k = 0; k < depth; ++k)
 #pragma unroll
