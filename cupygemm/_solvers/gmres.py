@@ -10,7 +10,9 @@ Vectors of several right-hand sides stand beside each other as rows: (batches, k
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
+from typing import Any
 
 from cupygemm._request.arrays import Array
 from cupygemm._solvers import qr
@@ -59,11 +61,17 @@ def _normalized(w: Array) -> tuple[Array, Array]:
     """Return vectors of norm one, or zero, and the norms."""
     import cupy
 
-    norm = cupy.sqrt(
-        (w.real**2 + w.imag**2).sum(axis=-1) if w.dtype.kind == "c" else (w**2).sum(-1)
-    )
-    inverse = cupy.where(norm > 0, 1 / cupy.where(norm > 0, norm, 1), 0)
-    return w * inverse[..., None], norm
+    is_complex = w.dtype.kind == "c"
+    norm = cupy.sqrt((w.real**2 + w.imag**2 if is_complex else w**2).sum(axis=-1))
+    return _divided()(w, norm[..., None]), norm
+
+
+@functools.cache
+def _divided() -> Any:
+    import cupy
+
+    operation = "y = norm > 0 ? w * (R(1) / norm) : T(0)"
+    return cupy.ElementwiseKernel("T w, R norm", "T y", operation, "cupygemm_divided_by_norm")
 
 
 def _least_squares(small: Array, steps: int) -> Array:

@@ -37,14 +37,10 @@ def parts(a: Array) -> Array:
 
 def inverse_powers_of_two(x: Array) -> Array:
     """Return powers of two that bring numbers near one; one for zeros, NaN and infinities."""
-    import cupy
-
     info = np.finfo(x.dtype)
-    words, fraction = x.view(f"i{x.itemsize}"), int(info.nmant)
-    # The exponents of the numbers, biased, and of the powers of two.
-    exponent = cupy.clip(2 * (int(info.maxexp) - 1) - (words >> fraction), 1, None)
-    scale = (exponent.astype(words.dtype) << fraction).view(x.dtype)
-    return cupy.where(cupy.isfinite(x) & (x > 0), scale, x.dtype.type(1))
+    words = x.view(f"i{x.itemsize}")
+    scale: Array = _inverse_powers()(words, int(info.nmant), int(info.maxexp) - 1)
+    return scale.view(x.dtype)
 
 
 def largest_parts(a: Array, axis: int, factor: Array | None = None) -> Array:
@@ -107,6 +103,20 @@ def _reduction(name: str, value: str, reduce: str, *more: str) -> Any:
     # CuPy may replace the names of inputs in the text, so none is a part of another word.
     inputs = ", ".join(("T entry", *more))
     return cupy.ReductionKernel(inputs, "R y", value, reduce, "y = a", "0", f"cupygemm_{name}")
+
+
+@functools.cache
+def _inverse_powers() -> Any:
+    import cupy
+
+    # The exponents of the numbers, and of the powers of two, are biased by `bias`.
+    operation = """
+    const I exponent = word >> fraction_bits, inverse = 2 * bias - exponent;
+    const bool is_ordinary = word > 0 && exponent <= 2 * bias;
+    y = (is_ordinary ? (inverse > 1 ? inverse : 1) : I(bias)) << fraction_bits;
+    """
+    parameters = "I word, int32 fraction_bits, int32 bias"
+    return cupy.ElementwiseKernel(parameters, "I y", operation, "cupygemm_inverse_powers")
 
 
 @functools.cache
