@@ -71,14 +71,26 @@ def test_groups(tmp_path):
 
 
 OF_THE_TYPE = {"smallest_invertible", "tolerance", "negligible"}
-SIZES = {"groups": 4, "right_sides": 8, "team": 1, "threads": 128}
+SIZES = {"by_products": False, "groups": 4, "right_sides": 8, "team": 1, "threads": 128}
+OF_A_TILE = {"groups": 16, "rows": 5, "threads": 512}
 KINDS = [kind for kind in vars(kernels).values() if isinstance(kind, KernelKind)]
+TILE = kernels.WINDOWED_TILE
+
+
+def check_solver(kind: KernelKind, char: str, sizes: dict[str, int], folder: Path) -> None:
+    names = set(re.findall(r"Config::([a-z_]+)", kernels.source(kind, char, {})))
+    constants = {name: sizes.get(name, 32) for name in sorted(names - OF_THE_TYPE)}
+    check_text(kernels.source(kind, char, constants), "gfx942", folder)
 
 
 @pytest.mark.one_in(7)
 @pytest.mark.parametrize("char", "fdFD")
-@pytest.mark.parametrize("kind", KINDS, ids=[kind.name for kind in KINDS])
+@pytest.mark.parametrize(
+    "kind", [kind for kind in KINDS if kind != TILE], ids=lambda kind: kind.name
+)
 def test_solvers(kind, char, tmp_path):
-    names = set(re.findall(r"Config::([a-z_]+)", kernels.source(kind, char, {})))
-    constants = {name: SIZES.get(name, 32) for name in sorted(names - OF_THE_TYPE)}
-    check_text(kernels.source(kind, char, constants), "gfx942", tmp_path)
+    check_solver(kind, char, SIZES, tmp_path)
+
+
+def test_tiles_of_windows(tmp_path):
+    check_solver(TILE, "f", SIZES | OF_A_TILE, tmp_path)

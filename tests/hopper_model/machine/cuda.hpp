@@ -86,6 +86,7 @@ inline unsigned __ballot_sync(unsigned, int condition) {
     return hopper_model::hopper_ballot(condition != 0);
 }
 inline int __ffs(int x) { return __builtin_ffs(x); }
+inline int __popc(unsigned x) { return __builtin_popcount(x); }
 
 // The kernels that the machine runs do not use these.
 void __threadfence();
