@@ -174,7 +174,7 @@ def block_move(a: Layout, moves: int, block: range, columns: range, gap: range) 
     return _call(a, few=True, columns=columns, rows=block, moves=moves, gap=gap, solve=True)
 
 
-def planned_move(a: Layout, moves: int, rows: range, columns: range, gap: range) -> Call:
+def planned_move(a: Layout, moves: int, rows: range, columns: range, gap: range = _NO_GAP) -> Call:
     """Return the launch that moves the rows of some columns, as a kernel has planned.
 
     Parameters

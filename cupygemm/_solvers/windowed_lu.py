@@ -240,18 +240,22 @@ def _prepared(both: Layout, panel: range, index: int) -> _Prepared:
     factor += _join_lower(both, panel)
     end = min(panel.stop + PANEL, size)
     of_next, of_others = range(panel.stop, end), range(end, second + panel.start)
-    following = [_move(both, first, of_next, range(end, end)) for first in tiles if of_next]
-    others = [_move(both, first, of_others, range(end, end)) for first in tiles]
+    following = [_move(both, first, of_next) for first in tiles if of_next]
+    others = [_move(both, first, of_others) for first in tiles]
     first, last = len(factor), len(factor) + len(following)
     launches = LaunchRows(factor + following + others)
     rows = range(last + len(others))
     return _Prepared(launches, rows[:first], rows[first:last], rows[last:])
 
 
-def _move(both: Layout, first: int, columns: range, gap: range) -> Call:
+def _move(both: Layout, first: int, columns: range, *gap: range) -> Call:
     """Return the launch that moves rows of some columns as the tile at `first` says."""
-    moves = _MOVES + first // TILE * _MOVES_BYTES
-    return planned_move(both, moves, range(first, first + TILE), columns, gap)
+    return planned_move(both, _moves_of(first), range(first, first + TILE), columns, *gap)
+
+
+def _moves_of(first: int) -> int:
+    """Return the address of the moves of the tile at `first`."""
+    return _MOVES + first // TILE * _MOVES_BYTES
 
 
 def _factor_tile(both: Layout, panel: range, first: int) -> list[Call]:
@@ -270,7 +274,7 @@ def _factor_tile(both: Layout, panel: range, first: int) -> list[Call]:
         _LOWER + offset,
         _UPPER + offset,
         PANEL,
-        _MOVES + first // TILE * _MOVES_BYTES,
+        _moves_of(first),
         _INFO,
         first,
         min(_WINDOW_ROWS, size - first),
@@ -313,8 +317,7 @@ def _join_lower(both: Layout, panel: range) -> list[Call]:
         last = start + 4 * half * (PANEL + 1), PANEL, stride
         target = start + 4 * half * PANEL, PANEL, stride
         between = _SCRATCH, half, half * half
-        extents = half, half, half
-        multiply = functools.partial(block_product, _DTYPE, extents=extents, batches=batches)
+        multiply = functools.partial(block_product, _DTYPE, extents=(half,) * 3, batches=batches)
         calls.append(multiply((of_l, both.pitch, step * (both.pitch + 1)), first, between))
         calls.append(multiply(last, between, target, subtract=True))  # from zeros
     return calls
