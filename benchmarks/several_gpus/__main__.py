@@ -20,7 +20,7 @@ from benchmarks.several_gpus import report
 from benchmarks.several_gpus.cases import FUNCTIONS, SHAPES, Case, parse
 from benchmarks.several_gpus.rank import Meeting, Record, run
 
-EXCHANGES = ("copies", "nccl", "auto")
+EXCHANGES = ("copies", "stores", "nccl", "auto")
 ROUNDS = 7
 _JOIN_SECONDS, _LOOK_SECONDS = 30, 2
 

@@ -138,8 +138,7 @@ def all_gather_matmul(
             return out
         own = a if key is not None else contiguous_rows(a, out)
         if recordings is not None and not way.overlaps:
-            places = way, product, own, b, out
-            _gather_by_copies_at_once(recordings, repeated, *places, gathered, asked)
+            _gather_by_stores(recordings, repeated, way, product, own, b, out, gathered, asked)
             return out
         if way.peers is not None:
             way.peers.begin(cupy.cuda.get_current_stream())
@@ -305,7 +304,7 @@ def _gather_by_copies(
     streams.join()
 
 
-def _gather_by_copies_at_once(
+def _gather_by_stores(
     recordings: Recordings,
     call: Hashable,
     way: Way,
@@ -316,29 +315,26 @@ def _gather_by_copies_at_once(
     gathered: Any,
     asked: Mapping[str, Any],
 ) -> None:
-    """Enqueue the copies to all peers, and the product when all rows have arrived."""
+    """Enqueue the stores to all peers, and the product when all rows have arrived."""
     from cupy.cuda import get_current_stream
 
     peers = way.peers
     assert peers is not None
     caller = get_current_stream()
-    peers.begin_at_once(caller)
+    peers.begin_on(caller)
     full = peers.array(product.whole, own.dtype)
 
     def enqueue(_streams: ProductStreams, _split: Callable[[], None]) -> None:
         stream = get_current_stream()
         offset = product.own_rows[0] * full.strides[0]
-        sends = [(Message.of(own, rank), offset) for rank in range(len(product.bounds))]
-        peers.send_at_once(sends, stream)
-        peers.sent()
-        peers.receive_all(stream)
+        peers.store([(Message.of(own, peer), offset) for peer in peers.others_first], stream)
+        peers.exchange_flags(stream)
         matmul(full, b, out, dtype=asked["dtype"], casting=asked["casting"], **asked["options"])
-        peers.lower_flags(stream)
 
-    recordings.enqueue(call, enqueue, at_once=True)
+    recordings.enqueue(call, enqueue, one_stream=True)
     if gathered is not None:
         gathered[...] = full
-    peers.end_at_once(caller)
+    peers.end_on(caller)
 
 
 def _message(own: Any, own_rows: Rows, part: Rows, peer: int) -> Message:

@@ -45,11 +45,12 @@ def connect(
     host : str, optional
         The name or the address of the machine of rank 0, if the others cannot reach it under its
         own host name.
-    exchange : {"auto", "nccl", "copies"}
-        How operands and sums travel: by NCCL or RCCL, or by copies to the memory of the other
-        ranks, which must be on one host. By default, a model chooses for each product, by times
-        measured on the device. It chooses NCCL or RCCL on devices of which the times of copies
-        are unknown.
+    exchange : {"auto", "nccl", "copies", "stores"}
+        How operands and sums travel: by NCCL or RCCL, or to the memory of the other ranks, which
+        must be on one host. ``"copies"`` are made by copy engines while products run; ``"stores"``
+        are made by a kernel before or after one product. By default, a model chooses for each
+        product, by times measured on the device. It chooses NCCL or RCCL on devices of which the
+        times of copies are unknown.
 
     Returns
     -------
@@ -62,7 +63,7 @@ def connect(
     TypeError
         The argument is not a communicator.
     ValueError
-        The ranks pass different values of `exchange`, or ``"copies"`` is not possible.
+        The ranks pass different values of `exchange`, or the one they pass is not possible.
     GroupError
         Rank 0 does not answer, or a rank does not call `connect` within the timeout.
 
@@ -162,7 +163,8 @@ def _open_peers(group: Group, membership: Membership, exchange: Exchange) -> Non
     from cupy.cuda import Device
 
     link = device(group.device).kernels.interconnect
-    wanted = exchange == "copies" or (exchange == "auto" and link.copies is not None)
+    needed = exchange in ("copies", "stores")
+    wanted = needed or (exchange == "auto" and link.copies is not None)
     asked = membership.agree({"exchange": exchange, "wanted": wanted})
     values = [each["exchange"] for each in asked]
     if any(value != exchange for value in values):
@@ -175,7 +177,7 @@ def _open_peers(group: Group, membership: Membership, exchange: Exchange) -> Non
             group.peers = open_peers(*place, meet=meet)
             if group.peers is not None:
                 group.recordings = Recordings(group.peers, group.second_stream)
-    if exchange == "copies" and group.peers is None:
+    if needed and group.peers is None:
         raise ValueError(
-            "connect: exchange is 'copies', and the ranks cannot open each other's memory"
+            f"connect: exchange is {exchange!r}, and the ranks cannot open each other's memory"
         )

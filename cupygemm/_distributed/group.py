@@ -24,7 +24,7 @@ from cupygemm._distributed.repeated import Checked, Details, Key, digest_of_call
 from cupygemm._distributed.shortcuts import Met
 from cupygemm._plan.table import PlanTable
 
-Exchange = Literal["auto", "nccl", "copies"]
+Exchange = Literal["auto", "nccl", "copies", "stores"]
 DEFAULT_TIMEOUT = 60.0
 """Seconds that a call waits for the other ranks."""
 _TABLE_SIZE = 1024
@@ -62,7 +62,7 @@ class Group:
         Whether ranks are threads of one process; see `meet_threads`.
     met : Met or None
         The digests of the last call on which the ranks agreed; None without a board.
-    exchange_asked : {"auto", "nccl", "copies"}
+    exchange_asked : {"auto", "nccl", "copies", "stores"}
     ways : PlanTable
         How rows travel, by the work of a product; see `choose_way`.
     """

@@ -16,9 +16,10 @@ import numpy as np
 from cupygemm._distributed.arguments import product_options
 from cupygemm._distributed.group import Group
 from cupygemm._distributed.messages import Message
+from cupygemm._distributed.peers import Peers
 from cupygemm._distributed.product_streams import ProductStreams
 from cupygemm._distributed.steps import Rows, RowWork, Step
-from cupygemm._distributed.sums import in_one_pass, sum_and_finish, sum_rows, type_of_sums
+from cupygemm._distributed.sums import in_one_pass, sum_and_finish, type_of_sums
 from cupygemm._distributed.ways import Way, choose_way
 from cupygemm._plan.plan import Plan
 from cupygemm._products.matmul import matmul, plan_for
@@ -176,7 +177,7 @@ def reduced(
     import cupy
 
     if way.peers is not None:
-        return _reduced_by_copies(group, way, bounds, sums, call, out, key)
+        return _reduced_at_peers(group, way, bounds, sums, call, out, key)
     first, last = bounds[group.rank]
     parts = cupy.empty((group.size, last - first, sums.b.shape[1]), sums.travelling)
     sent = sums.room()
@@ -185,7 +186,7 @@ def reduced(
     return sum_and_finish(call, parts, sums.sums, out)
 
 
-def _reduced_by_copies(
+def _reduced_at_peers(
     group: Group,
     way: Way,
     bounds: Sequence[Rows],
@@ -210,63 +211,28 @@ def _reduced_by_copies(
     if recordings.replay(repeated):
         return out
     stream = get_current_stream()
-    begin, end = (
-        (peers.begin, peers.end) if way.overlaps else (peers.begin_at_once, peers.end_at_once)
-    )
+    begin, end = (peers.begin, peers.end) if way.overlaps else (peers.begin_on, peers.end_on)
     begin(stream)
     parts = peers.array((group.size, *shape), sums.travelling)
     result = out
 
-    def enqueue(_streams: ProductStreams, split: Callable[[], None]) -> None:
+    def enqueue(streams: ProductStreams, split: Callable[[], None]) -> None:
         nonlocal result
         sent = sums.room()
-        _send_by_copies(group.rank, way, bounds, sums, sent, parts)
-        split()
-        peers.sent()
-        result = _sum_of_copies(way, bounds[group.rank], parts, sums, call, out)
-
-    def enqueue_at_once(_streams: ProductStreams, _split: Callable[[], None]) -> None:
-        nonlocal result
-        stream = get_current_stream()
-        sent = sums.room()
-        sums.multiply((0, sent.shape[0]), sent)
-        row_bytes = parts.shape[2] * parts.itemsize
-        sends = [
-            (Message.of_rows(sent, rows, peer), group.rank * (rows[1] - rows[0]) * row_bytes)
-            for peer, rows in enumerate(bounds)
-        ]
-        peers.send_at_once(sends, stream)
-        peers.sent()
-        peers.receive_all(stream)
+        if way.overlaps:
+            _send_by_copies(group.rank, way, bounds, sums, sent, parts, streams)
+            split()
+            peers.sent()
+            for step in way.steps:
+                for peer, _ in step.sends:
+                    peers.receive(peer, get_current_stream())
+        else:
+            _send_by_stores(group.rank, peers, bounds, sums, sent, parts)
         result = sum_and_finish(call, parts, sums.sums, out)
-        peers.lower_flags(stream)
 
-    at_once = not way.overlaps
-    recordings.enqueue(repeated, enqueue_at_once if at_once else enqueue, at_once=at_once)
+    recordings.enqueue(repeated, enqueue, one_stream=not way.overlaps)
     end(stream)
     return result
-
-
-def _sum_of_copies(
-    way: Way, own_rows: Rows, parts: Any, sums: PartialProducts, call: Call, out: Any
-) -> Any:
-    """Enqueue the sum of all parts, as they arrive if it is one pass, and return the result."""
-    from cupy import empty
-    from cupy.cuda import get_current_stream
-
-    peers, stream = way.peers, get_current_stream()
-    assert peers is not None
-    in_slices = way.slices > 1 and in_one_pass(call, sums.sums)
-    if in_slices and out is None:
-        out = empty(parts.shape[1:], container(call.request.types.result))
-    for number, step in enumerate(way.steps):
-        for peer, _ in step.sends:
-            peers.receive(peer, stream)
-        if in_slices and (number + 1) % way.steps_of_slice == 0:
-            first, last = step.sends[0].rows
-            rows = first - own_rows[0], last - own_rows[0]
-            sum_rows(rows, parts, sums.sums, out)
-    return out if in_slices else sum_and_finish(call, parts, sums.sums, out)
 
 
 def _exchange_at_once(
@@ -321,25 +287,44 @@ def _exchange_by_nccl(
 
 
 def _send_by_copies(
-    rank: int, way: Way, bounds: Sequence[Rows], sums: PartialProducts, sent: Any, parts: Any
+    rank: int,
+    way: Way,
+    bounds: Sequence[Rows],
+    sums: PartialProducts,
+    sent: Any,
+    parts: Any,
+    streams: ProductStreams,
 ) -> None:
-    """Enqueue the partial products and the copies to peers.
-
-    The products follow each other on one stream. On two, each would end later, and so its copy.
-    """
-    from cupy.cuda import get_current_stream
-
-    peers, stream = way.peers, get_current_stream()
+    """Enqueue the partial products and the copies to peers."""
+    peers = way.peers
     assert peers is not None
     row_bytes = parts.shape[2] * parts.itemsize
-    for position, step in enumerate(way.steps):
-        for peer, (start, stop) in step.receives:
+    receives = [part for step in way.steps for part in step.receives]
+    for number, (peer, (start, stop)) in enumerate(receives):
+        with streams.turn(number * way.two_products) as multiplying:
             sums.multiply((start, stop), sent[start:stop])
-            begins, ends = bounds[peer]
-            row = rank * (ends - begins) + start - begins
-            peers.send_after(stream, Message.of_rows(sent, (start, stop), peer), row * row_bytes)
-        if way.slices > 1 and (position + 1) % way.steps_of_slice == 0:
-            start, stop = step.sends[0].rows
-            sums.multiply((start, stop), parts[rank, start - bounds[rank][0] :][: stop - start])
-    if way.slices == 1:
+        begins, ends = bounds[peer]
+        row = rank * (ends - begins) + start - begins
+        message = Message.of_rows(sent, (start, stop), peer)
+        peers.send_after(multiplying, message, row * row_bytes)
+    with streams.turn(len(receives) * way.two_products):
         sums.multiply(bounds[rank], parts[rank])
+    streams.join()
+
+
+def _send_by_stores(
+    rank: int, peers: Peers, bounds: Sequence[Rows], sums: PartialProducts, sent: Any, parts: Any
+) -> None:
+    """Enqueue the partial products of all rows, and their stores to all ranks."""
+    from cupy.cuda import get_current_stream
+
+    stream = get_current_stream()
+    sums.multiply((0, sent.shape[0]), sent)
+    row_bytes = parts.shape[2] * parts.itemsize
+    sends = []
+    for peer in peers.others_first:
+        first, last = bounds[peer]
+        message = Message.of_rows(sent, (first, last), peer)
+        sends.append((message, rank * (last - first) * row_bytes))
+    peers.store(sends, stream)
+    peers.exchange_flags(stream)

@@ -1,4 +1,4 @@
-"""`Peers`: copies by copy engines between the ranks of a host, to a segment of each one's memory.
+"""`Peers`: the ranks of a host copy rows to a segment of each other's memory.
 
 A rank copies rows to the segment of a peer, on the stream of the group, and then raises a flag
 there. The peer's stream waits for the flag. Neither the host nor a compute unit takes part:
@@ -15,6 +15,9 @@ the rows of call N when it has received those of call N - 1 from the peer, which
 it had read those of call N - 2. A call with the same arrays in the same half enqueues the same
 operations, which `recordings` uses.
 
+Where little data travels, one kernel stores all rows in the segments of the peers instead, and each
+rank raises all flags and waits for all of its own in one operation (`store`, `exchange_flags`).
+
 Processes open each other's memory by the driver's handles (IPC), and threads of a process by peer
 access. Where this is not possible, `open_peers` returns None on all ranks.
 """
@@ -27,8 +30,9 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from cupygemm._backends.stream_flags import stream_flags
+from cupygemm._backends.stream_flags import FlagOperation, stream_flags
 from cupygemm._distributed.messages import Message
+from cupygemm._distributed.peer_stores import Copy, store_copies
 from cupygemm._distributed.segment import GRANULE, Agree, PeerError, Segment
 
 _FLAG_BYTES = 64
@@ -55,6 +59,9 @@ class Peers:
     ----------
     capacity : int
         The bytes of each half of a segment.
+    others_first : list of int
+        All ranks, from the next one to this one. If all store in this order, no two of them store
+        to the same one at a time.
     recording : bool
         Whether the operations are kept for later, and so must not use events between streams.
     """
@@ -71,11 +78,11 @@ class Peers:
         from cupy.cuda import Event, Stream
 
         self._rank, self._size, self._agree, self._meet = rank, size, agree, meet
+        self.others_first = [(rank + shift) % size for shift in range(1, size + 1)]
         self._sent: list[int] = []
         self._received: list[int] = []
         self.stream = stream
         self._release_stream = Stream(non_blocking=True)
-        self._sides: list[Any] = []  # for captures only
         self._driver = stream_flags()
         self._flags = Segment(2 * size * _FLAG_BYTES, rank, agree)
         self._data: Segment | None = None
@@ -143,47 +150,43 @@ class Peers:
 
     def send(self, message: Message, offset: int) -> None:
         """Copy memory of this rank to a place in a peer's segment, and raise the flag there."""
-        self._send(message, offset, self.stream)
-
-    def _send(self, message: Message, offset: int, stream: Any) -> None:
         from cupy.cuda import runtime
 
         self._check()
-        pointer, (address, nbytes, peer) = stream.ptr, message
+        pointer, (address, nbytes, peer) = self.stream.ptr, message
         if nbytes:
             assert self._data is not None
             to = self._data.addresses[peer] + self._half * self.capacity + offset
             runtime.memcpyAsync(to, address, nbytes, runtime.memcpyDeviceToDevice, pointer)
-        if peer != self._rank:
-            self._sent[peer] += 1
-            self._driver.write(pointer, self._arrived(self._rank, peer), self._sent[peer])
+        self._sent[peer] += 1
+        self._driver.write(pointer, self._arrived(self._rank, peer), self._sent[peer])
 
-    def send_at_once(self, sends: Sequence[tuple[Message, int]], stream: Any) -> None:
-        """Send several messages after the work of a stream, which goes on when all are sent.
+    def store(self, sends: Sequence[tuple[Message, int]], stream: Any) -> None:
+        """Let one kernel store messages at places in the segments of peers, or of this rank."""
+        self._check()
+        assert self._data is not None
+        start = self._half * self.capacity
+        copies = [
+            Copy(address, self._data.addresses[peer] + start + offset, nbytes)
+            for (address, nbytes, peer), offset in sends
+        ]
+        store_copies(copies, stream)
 
-        In a recording, the copies are in progress together. This rank may be one of the targets.
+    def exchange_flags(self, stream: Any) -> None:
+        """Tell all peers that `store` is done, and wait until it is on all of them.
+
+        The flags of this rank are 0 again afterwards.
         """
-        from cupy.cuda import Stream
-
-        if not self.recording:
-            for message, offset in sends:
-                self._send(message, offset, stream)
-            return
-        if not self._sides:
-            self._sides = [Stream(non_blocking=True) for _ in range(self._size)]
-        start, ends = stream.record(), []
-        for side, (message, offset) in zip(self._sides, sends, strict=True):
-            side.wait_event(start)
-            self._send(message, offset, side)
-            ends.append(side.record())
-        for end in ends:
-            stream.wait_event(end)
-
-    def receive_all(self, stream: Any) -> None:
-        """Let a stream wait for the next copy of each peer."""
-        for peer in range(self._size):
-            if peer != self._rank:
-                self.receive(peer, stream)
+        peers = self.others_first[:-1]
+        told = [FlagOperation("write", self._arrived(self._rank, peer), 1) for peer in peers]
+        own = [self._arrived(peer, self._rank) for peer in peers]
+        met = [FlagOperation("wait", flag, 1) for flag in own]
+        lowered = [FlagOperation("write", flag, 0) for flag in own]
+        if self._meet is not None:
+            self._driver.enqueue(stream.ptr, told)
+            self.sent()
+            told = []
+        self._driver.enqueue(stream.ptr, [*told, *met, *lowered])
 
     def send_after(self, stream: Any, message: Message, offset: int) -> None:
         """Copy memory when a stream has written it; see `send`."""
@@ -231,28 +234,24 @@ class Peers:
 
     def end(self, stream: Any) -> None:
         """End a call: a stream waits until the copies of this rank have read their arrays."""
+        from cupy.cuda import runtime
+
         self._sent_all.record(self.stream)
         stream.wait_event(self._sent_all)
-        self.lower_flags(stream)
+        flags = self._arrived(0, self._rank)
+        runtime.memsetAsync(flags, 0, self._size * _FLAG_BYTES, stream.ptr)
         self._ended.record(stream)
 
-    def begin_at_once(self, stream: Any) -> None:
-        """Begin a call on one stream, which waits for all of the last call."""
+    def begin_on(self, stream: Any) -> None:
+        """Begin a call of which all work is on one stream, which waits for all of the last call."""
         self._check()
         self._half ^= 1
         self.restart()
         stream.wait_event(self._ended)
 
-    def end_at_once(self, stream: Any) -> None:
-        """End such a call, which has lowered its flags."""
+    def end_on(self, stream: Any) -> None:
+        """End such a call."""
         self._ended.record(stream)
-
-    def lower_flags(self, stream: Any) -> None:
-        """Set the flags of this rank to 0 when a stream has waited for them."""
-        from cupy.cuda import runtime
-
-        nbytes = self._size * _FLAG_BYTES
-        runtime.memsetAsync(self._arrived(0, self._rank), 0, nbytes, stream.ptr)
 
     def release(self) -> None:
         """Release the streams of this rank that wait for flags, because a rank is gone."""

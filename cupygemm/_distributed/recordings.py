@@ -1,4 +1,4 @@
-"""`Recordings`: calls whose rows travel by copies, kept as graphs when they come again.
+"""`Recordings`: calls whose rows travel to peers' memory, kept as graphs when they come again.
 
 The host enqueues some 30 operations for such a call of four devices, which takes longer than a
 product of medium size. A call with the same arrays, in the same half of the segments, enqueues the
@@ -11,9 +11,9 @@ same operations. The second such call is captured, and it and later ones launch 
     caller's stream   products | sum      (matmul_reduce_scatter, in two graphs)
 
 Such a graph is one chain of operations, so that a wait for a flag never stands before an operation
-that could run. Flags, not events, order the chains of a rank. A call in which all copies are made
-before or after one product is a single graph, whose waits follow all of its copies. Each rank
-decides for itself, as the other ranks see the same copies and flags.
+that could run. Flags, not events, order the chains of a rank. A call whose rows are stored by a
+kernel is a single graph. Each rank decides for itself, as the other ranks see the same rows and
+flags.
 """
 
 from __future__ import annotations
@@ -86,16 +86,16 @@ class Recordings:
         from cupy.cuda import get_current_stream
 
         stream, peers = get_current_stream(), self._peers
-        if recording.at_once:
-            peers.begin_at_once(stream)
+        if recording.one_stream:
+            peers.begin_on(stream)
             recording.launch(stream, peers)
-            peers.end_at_once(stream)
+            peers.end_on(stream)
         else:
             peers.begin(stream)
             recording.launch(stream, peers)
             peers.end(stream)
 
-    def enqueue(self, call: Hashable, run: Enqueue, *, at_once: bool = False) -> None:
+    def enqueue(self, call: Hashable, run: Enqueue, *, one_stream: bool = False) -> None:
         """Enqueue the operations of a call that has begun, and keep them if it came before.
 
         Parameters
@@ -106,23 +106,23 @@ class Recordings:
             Enqueues them, on streams for products and that of the copies. The function that it is
             given is to be called before the first wait of a product for what depends on the others.
             It is called again if the driver refuses the capture.
-        at_once : bool
+        one_stream : bool
             All operations are on the current stream.
         """
         from cupy.cuda import get_current_stream
 
-        if call is not None and not (at_once and self._peers.among_threads):
+        if call is not None and not (one_stream and self._peers.among_threads):
             place = (call, self._peers.place())
             seen = self._table.get(place) == _SEEN
-            recording = self._recorded(run, at_once) if seen and self._captures else None
+            recording = self._recorded(run, one_stream) if seen and self._captures else None
             self._table.keep(place, recording or _SEEN)
             if recording is not None:
                 recording.launch(get_current_stream(), self._peers)
                 return
-        run(ProductStreams(None if at_once else self._second), _nothing)
+        run(ProductStreams(None if one_stream else self._second), _nothing)
 
-    def _recorded(self, run: Enqueue, at_once: bool) -> _Recording | None:
-        copying = None if at_once else self._peers.stream
+    def _recorded(self, run: Enqueue, one_stream: bool) -> _Recording | None:
+        copying = None if one_stream else self._peers.stream
         recording = _Recording(copying, self._second, self._scratch)
         try:
             with recording.captured(self._peers):
@@ -173,7 +173,7 @@ class _Recording:
 
     Attributes
     ----------
-    at_once : bool
+    one_stream : bool
         The recording is one graph.
     """
 
@@ -183,7 +183,7 @@ class _Recording:
         self._first: Any = None
         self._copies: Any = None
         self._last: Any = None
-        self.at_once = copying is None
+        self.one_stream = copying is None
 
     @contextlib.contextmanager
     def captured(self, peers: Peers) -> Iterator[None]:
@@ -206,7 +206,7 @@ class _Recording:
             (self._copies,) = copies
 
     def _captured_streams(self) -> list[Any]:
-        return [self._multiplying] if self.at_once else [self._copying, self._multiplying]
+        return [self._multiplying] if self.one_stream else [self._copying, self._multiplying]
 
     def split(self) -> None:
         """Let products from here on be launched after the copies."""
@@ -215,7 +215,7 @@ class _Recording:
 
     def launch(self, stream: Any, peers: Peers) -> None:
         """Enqueue the call on a stream and that of the copies, after all of the last call."""
-        if self.at_once:
+        if self.one_stream:
             self._last.launch(stream)
             return
         peers.follow_last(stream)

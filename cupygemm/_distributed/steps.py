@@ -51,19 +51,14 @@ def balanced(extent: int, parts: int) -> list[int]:
     return [extent // parts + (i < extent % parts) for i in range(parts)]
 
 
-def shifted(rank: int, bounds: Sequence[Rows], slices: int = 1) -> list[Step]:
-    """Return the steps of a rank in which it receives the rows of one peer after another.
-
-    With several slices, it receives one of each peer before the next.
-    """
+def shifted(rank: int, bounds: Sequence[Rows]) -> list[Step]:
+    """Return the steps of a rank in which it receives the rows of one peer after another."""
     size = len(bounds)
     steps = []
-    for number in range(slices):
-        parts = [_slice(rows, number, slices) for rows in bounds]
-        for shift in range(1, size):
-            target, source = (rank - shift) % size, (rank + shift) % size
-            sends = (Transfer(target, parts[rank]),)
-            steps.append(Step(sends, (Transfer(source, parts[source]),)))
+    for shift in range(1, size):
+        target, source = (rank - shift) % size, (rank + shift) % size
+        sends = (Transfer(target, bounds[rank]),)
+        steps.append(Step(sends, (Transfer(source, bounds[source]),)))
     return steps
 
 

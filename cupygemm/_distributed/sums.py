@@ -68,13 +68,6 @@ def sum_and_finish(call: Call, parts: Any, sums: np.dtype[Any], out: Any) -> Any
     return out
 
 
-def sum_rows(rows: tuple[int, int], parts: Any, sums: np.dtype[Any], out: Any) -> None:
-    """Store some rows of the sum of ``parts``, if `in_one_pass` holds; see `sum_and_finish`."""
-    target = as_stored(out)[slice(*rows)]
-    if target.size:
-        _add(parts[:, slice(*rows)], sums, target)
-
-
 def added_in_order(parts: Any, sums: np.dtype[Any]) -> Any:
     """Return the sum of ``parts`` along their first axis, from first to last, in one pass.
 

@@ -1,11 +1,11 @@
-"""`choose_way`: whether rows travel by NCCL or by copies to peers' memory, and in which steps.
+"""`choose_way`: whether rows travel by NCCL or straight to peers' memory, and in which steps.
 
-There are three ways:
+There are four ways:
 
-* copies, which overlap with products of ranges of rows;
+* copies by copy engines, which overlap with products of ranges of rows;
+* stores to all peers by one kernel, before or after a product of all rows, for small matrices;
 * NCCL or RCCL, which overlap too, but whose kernels occupy compute units meanwhile;
-* one exchange of all rows by NCCL or RCCL, before or after a product of all rows. This suits small
-  matrices, of which the host enqueues a few operations only.
+* one exchange of all rows by NCCL or RCCL, before or after a product of all rows.
 
 A model computes the time of each from the figures of the device's links. All ranks make the same
 choice.
@@ -27,17 +27,17 @@ from cupygemm._distributed.steps import (
     RowWork,
     Step,
     choose_steps,
-    shifted,
     sliced,
 )
 
-SCATTER_SLICES = 1
-"""The slices of rows that each peer gets in `matmul_reduce_scatter`."""
-_HOST_SECONDS_OF_ONE_GRAPH = 25e-6  # modelled, not measured yet
-_HOST_SECONDS, _HOST_SECONDS_OF_STEP, _HOST_SECONDS_OF_GRAPHS = 75e-6, 60e-6, 70e-6
-"""What the host needs for a call, beyond that for each range of rows that arrives apart, and for a
-call that is recorded; measured, H200 and H100, 2026-11-27: 70 to 80 us without ranges, 250 with
-three, 66 to 80 recorded."""
+_HOST_SECONDS, _HOST_SECONDS_OF_STEP = 75e-6, 60e-6
+"""What the host needs for a call, and beyond that for each range of rows that arrives apart;
+measured, H200 and H100, 2026-11-27: 70 to 80 us without ranges, 250 with three."""
+_HOST_SECONDS_OF_GRAPHS, _HOST_SECONDS_OF_ONE_GRAPH = 50e-6, 20e-6
+"""For a call that is recorded in several graphs, or in one; measured on the fastest and the slowest
+host: 35 to 80 and 14 to 28 us, H200, 2026-11-27."""
+_SHORT_COPIES = 0.75
+"""Copies that take at most this share of a product's time wait for none of two products at once."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,29 +48,24 @@ class Way:
     ----------
     steps : list of Step
     peers : Peers or None
-        Copies the rows; None for NCCL or RCCL.
+        Moves the rows; None for NCCL or RCCL.
     overlaps : bool
         Ranges of rows are multiplied while others travel; if not, there is one step.
     spared : int
         The compute units that products leave to the exchange.
-    slices : int
-        The slices of rows that each peer gets one after another, which sums can follow.
+    two_products : bool
+        Whether two products run at once, on two streams, unless the call is recorded.
     records : bool
         Whether to record the call when it comes again, because the host takes longer to enqueue it
-        than the device to do it. A recorded call has one stream of products, not two.
+        than the device to do it.
     """
 
     steps: list[Step]
     peers: Peers | None
     overlaps: bool
     spared: int = 0
-    slices: int = 1
+    two_products: bool = True
     records: bool = False
-
-    @property
-    def steps_of_slice(self) -> int:
-        """Return the number of steps in which all peers get a slice."""
-        return max(1, len(self.steps) // self.slices)
 
     def placed(self, key: Hashable, *arrays: Any) -> Hashable:
         """Return what identifies a call with these arrays; None if it is not to be recorded.
@@ -127,12 +122,16 @@ def _fastest(
     copies: bool = True,
 ) -> Way:
     link = device(group.device).kernels.interconnect
-    by_copies = []
+    ways = []
+    asked = group.exchange_asked
     if copies and group.peers is not None:
-        by_copies = [_by_copies(group, bounds, work, link, scatters)]
-        if group.exchange_asked == "copies":
-            return min(by_copies, key=lambda each: each[0])[1]
-    ways = [*by_copies, _by_nccl_at_once(group, bounds, work, link)]
+        if asked != "stores":
+            ways.append(_by_copies(group, bounds, work, link, scatters))
+        if asked == "stores" or (asked == "auto" and link.stores is not None):
+            ways.append(_by_stores(group, bounds, work, link))
+        if asked != "auto":
+            return ways[0][1]
+    ways.append(_by_nccl_at_once(group, bounds, work, link))
     several_hosts = group.board is None
     if group.size > 1 and (several_hosts or link.nccl_overlaps):
         ways.append(_by_nccl(group, bounds, work, link))
@@ -170,22 +169,24 @@ def _by_nccl(
 def _by_copies(
     group: Group, bounds: Sequence[Rows], work: RowWork, link: Interconnect, scatters: bool
 ) -> tuple[float, Way]:
-    chosen = choose_steps(group.rank, bounds, work, link=link.copies or link)
+    link = link.copies or link
+    chosen = choose_steps(group.rank, bounds, work, link=link)
     host = _host_seconds(chosen.steps)
     records = chosen.seconds < host
     seconds = max(_HOST_SECONDS_OF_GRAPHS if records else host, chosen.seconds)
-    steps, slices = chosen.steps, 1
-    if scatters and chosen.name == "shifted" and not records:
-        slices = SCATTER_SLICES
-        steps = shifted(group.rank, bounds, slices)
-    way = Way(steps, group.peers, overlaps=True, records=records, slices=slices)
+    # Of two products at once, both end later than one alone, and the copy of its sums begins later.
+    rows = max(last - first for first, last in bounds)
+    copying = link.step_seconds([rows * work.nbytes])
+    multiplying = link.product_seconds(rows * work.flops, work.itemsize)
+    two_products = not scatters or copying < _SHORT_COPIES * multiplying
+    way = Way(chosen.steps, group.peers, overlaps=True, records=records, two_products=two_products)
     return seconds, way
 
 
-def _by_copies_at_once(
-    group: Group, bounds: Sequence[Rows], work: RowWork, copies: Interconnect
+def _by_stores(
+    group: Group, bounds: Sequence[Rows], work: RowWork, link: Interconnect
 ) -> tuple[float, Way]:
-    seconds, way = _whole(group, bounds, work, copies)
+    seconds, way = _whole(group, bounds, work, link.stores or link)
     return max(_HOST_SECONDS_OF_ONE_GRAPH, seconds), replace(way, peers=group.peers, records=True)
 
 

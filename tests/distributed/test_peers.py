@@ -13,7 +13,7 @@ from cupygemm import distributed as cd
 from cupygemm._distributed import ways
 from tests.distributed.threads import Ranks
 
-ranks = Ranks(2, exchange="copies")
+ranks = Ranks(2, exchange=EXCHANGE)
 rng = np.random.default_rng(3)
 def same_bits(found, expected):
     if EMULATED:  # on GPUs, another library may multiply some rows by another kernel
@@ -24,13 +24,13 @@ a, b = (rng.standard_normal(s).astype("f") for s in ((22, 96), (96, 20)))
 K = slice(0, 40), slice(40, 96)
 INTEGERS = np.arange(22 * 5).reshape(22, 5)
 
-# In one slice and in several, the bits are those of one device and of the sum in order.
+# The bits are those of one device and of the sum in order.
 with cp.cuda.Device(0):
     whole = cupygemm.matmul(cp.asarray(a), cp.asarray(b)).get()
     parts = [cupygemm.matmul(cp.asarray(a[:, k]), cp.asarray(b[k])).get() for k in K]
-ways._host_seconds = lambda steps: 0.0  # so that nothing is recorded
-for slices in (1, 4):
-    ways.SCATTER_SLICES = slices
+ways._host_seconds = lambda steps: 0.0  # so that no copies are recorded
+for share in (0, 1e9):  # one stream of a scatter's products, and two
+    ways._SHORT_COPIES = share
     def products(rank, group):
         group.ways.clear()
         x, y = cp.asarray(a[:, K[rank]]), cp.asarray(b[K[rank]])
@@ -81,30 +81,34 @@ print("grown")
 # Without the wait for a flag, a product would race with the copy of its rows.
 def careless(rank, group):
     group.peers.receive = lambda peer, stream: None
+    group.peers.exchange_flags = lambda stream: None
     x, y = cp.asarray(a[11 * rank : 11 * rank + 11]), cp.asarray(b)
     for _ in range(3):  # in which the host waits for no stream
         cd.all_gather_matmul(x, y, group=group)
 # With one half of the segments for all calls, a copy would overtake the reader of the call before.
 def overtaking(rank, group):
-    peers, begin = group.peers, group.peers.begin
-    def begin_in_the_first_half(stream):
-        begin(stream)
-        peers._half = 0
-    peers.begin = begin_in_the_first_half
+    peers = group.peers
+    def in_the_first_half(begin):
+        def call(stream):
+            begin(stream)
+            peers._half = 0
+        return call
+    peers.begin, peers.begin_on = map(in_the_first_half, (peers.begin, peers.begin_on))
     x, y = cp.asarray(a[11 * rank : 11 * rank + 11]), cp.asarray(b)
     for _ in range(3):
         cd.all_gather_matmul(x, y, group=group)
 if EMULATED:
     for fault in (careless, overtaking):
-        results = Ranks(2, exchange="copies")(fault)
+        results = Ranks(2, exchange=EXCHANGE)(fault)
         assert any("race" in str(each) for each in results), (fault, results)
 print("named")
 """
 
 
-def test_products_by_copies(run_python, device):
+@pytest.mark.parametrize("exchange", ["copies", "stores"])
+def test_products_at_peers(run_python, device, exchange):
     checks = {"CUPYGEMM_EMULATE_CHECKS": "stream_races=error"}
-    code = f"EMULATED = {device.emulated}\n{PRODUCTS}"
+    code = f"EMULATED, EXCHANGE = {device.emulated}, {exchange!r}\n{PRODUCTS}"
     output = str(run_python(code, target=devices_of(device, 2), env=checks, timeout=300))
     assert output.split() == ["bits", "grown", "named"]
 
@@ -151,15 +155,12 @@ def test_all_queued_calls_are_released(monkeypatch):
 REPEATED = """
 import cupy as cp, ml_dtypes, numpy as np
 from cupygemm import distributed as cd
-from cupygemm._distributed import ways
 from cupygemm._distributed.recordings import _Recording
 from cupygemm._distributed.shortcuts import Shortcut
 from tests.distributed.threads import Ranks
 
 SIZE = 3
-if AT_ONCE:  # for the devices here, no times of copies are known
-    ways._by_copies = lambda *given: ways._by_copies_at_once(*given[:4])
-ranks = Ranks(SIZE, exchange="copies")
+ranks = Ranks(SIZE, exchange=EXCHANGE)
 if EMULATED:  # whose functions let no thread wait for the work of a device
     for group in ranks.groups:
         group.peers._meet = None
@@ -213,11 +214,12 @@ print("grown")
 """
 
 
-@pytest.mark.parametrize("way", ["captured", "at once", "refused"])
+@pytest.mark.parametrize("way", ["copies", "stores", "refused"])
 def test_repeated_calls(run_python, device, way):
     """Calls with the same arrays launch graphs, unless the driver refuses to capture them."""
-    records = way == "captured" or (way == "at once" and device.emulated)
-    code = f"EMULATED, AT_ONCE, RECORDED = {device.emulated}, {way == 'at once'}, {2 * records}\n"
+    records = way == "copies" or (way == "stores" and device.emulated)
+    exchange = "stores" if way == "stores" else "copies"
+    code = f"EMULATED, EXCHANGE, RECORDED = {device.emulated}, {exchange!r}, {2 * records}\n"
     code += REPEATED
     if way == "refused":
         code = f"{REFUSES}{code}"
@@ -231,21 +233,19 @@ import threading, time
 import cupy as cp, numpy as np
 from cupygemm import distributed as cd
 from cupygemm._backends.stream_flags import StreamFlags
-from cupygemm._distributed import ways
-from cupygemm._distributed.peers import Peers
 from tests.distributed.threads import Ranks
 
 SIZE = 3
-if WAY == "at once":  # for the devices here, no times of copies are known
-    ways._by_copies = lambda *given: ways._by_copies_at_once(*given[:4])
-ranks = Ranks(SIZE, exchange="nccl" if WAY == "nccl" else "copies")
+ranks = Ranks(SIZE, exchange=WAY)
 assert all(group.shares_process for group in ranks.groups)
 events, lock = [], threading.Lock()
 def noting(what, function):
-    def call(self, *given):
-        if what == "sends" and self._rank == 1:
+    def call(self, stream, address, value):
+        if value == 0:  # a flag is lowered
+            return function(self, stream, address, value)
+        if what == "sends" and cp.cuda.runtime.getDevice() == 1:
             time.sleep(0.1)
-        function(self, *given)
+        function(self, stream, address, value)
         events.append(what)
     return call
 if WAY == "nccl":
@@ -260,7 +260,7 @@ if WAY == "nccl":
         events.append("goes")
     Group.meet_threads = meeting
 else:
-    Peers._send = noting("sends", Peers._send)
+    StreamFlags.write = noting("sends", StreamFlags.write)
     StreamFlags.wait = noting("waits", StreamFlags.wait)
 a, b = np.ones((12, 16), "f"), np.ones((16, 8), "f")
 def gathered(rank, group):
@@ -273,7 +273,7 @@ for function, value in ((gathered, 16), (scattered, 48), (reduced, 48)):
     events.clear()
     assert all((c == value).all() for c in ranks.values(function))
     for first, second in (("sends", "waits"), ("comes", "goes")):
-        each, total = SIZE * (SIZE if WAY == "at once" else SIZE - 1), events.count(first)
+        each = SIZE * (SIZE - 1)
         if first == "comes":
             each = SIZE
         seen = 0
@@ -286,7 +286,7 @@ print("met")
 """
 
 
-@pytest.mark.parametrize("way", ["copies", "at once", "nccl"])
+@pytest.mark.parametrize("way", ["copies", "stores", "nccl"])
 def test_threads_wait_when_all_have_sent(run_python, device, way):
     """Where ranks share a process, nothing waits for what another rank has yet to enqueue.
 

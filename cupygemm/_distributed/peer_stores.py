@@ -1,0 +1,77 @@
+"""`store_copies`: one kernel that copies several pieces of memory, also to that of other devices.
+
+A copy engine takes some microseconds for each copy. A kernel stores to all peers at once, but
+occupies compute units meanwhile.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+_WIDEST = 16  # bytes that a thread loads and stores at once
+_UNITS = {_WIDEST: "uint4", 1: "unsigned char"}
+_PIECE = 256  # threads that store next to each other
+_COPIES_OF_ONE_KERNEL = 16
+
+
+class Copy(NamedTuple):
+    """Bytes to copy from an address to another one, which another device may hold."""
+
+    source: int
+    target: int
+    nbytes: int
+
+
+def store_copies(copies: Sequence[Copy], stream: Any) -> None:
+    """Enqueue copies, which a kernel makes; several kernels if there are many copies.
+
+    The addresses must be those of memory that kernels of the current device may use.
+    """
+    copies = [copy for copy in copies if copy.nbytes]
+    for first in range(0, len(copies), _COPIES_OF_ONE_KERNEL):
+        some = copies[first : first + _COPIES_OF_ONE_KERNEL]
+        aligned = all(number % _WIDEST == 0 for copy in some for number in copy)
+        width = _WIDEST if aligned else 1
+        units = [copy.nbytes // width for copy in some]
+        values = [
+            value
+            for copy, count in zip(some, units, strict=True)
+            for value in (copy.source, copy.target, count)
+        ]
+        pieces = len(some) * -(-max(units) // _PIECE)
+        _copier(len(some), width)(*values, size=pieces * _PIECE, stream=stream)
+
+
+@functools.cache
+def _copier(count: int, width: int) -> Any:
+    """Return the kernel of `count` copies, whose threads copy `width` bytes each.
+
+    Groups of threads take turns among the copies, which fills the links better than one copy after
+    the other: 20 instead of 24 us for 2 MiB to each of three peers, 74 instead of 78 for 8 MiB
+    (measured, four H200, all at once, 2026-11-27).
+    """
+    import cupy
+
+    numbers = range(count)
+    cases = "\n".join(
+        f"""case {n}:
+            if (unit < units{n})
+                reinterpret_cast<Unit*>(target{n})[unit] =
+                    reinterpret_cast<const Unit*>(source{n})[unit];
+            break;"""
+        for n in numbers
+    )
+    return cupy.ElementwiseKernel(
+        ", ".join(f"uint64 source{n}, uint64 target{n}, int64 units{n}" for n in numbers),
+        "",
+        f"""
+        const long long piece = i / {_PIECE}, unit = piece / {count} * {_PIECE} + i % {_PIECE};
+        switch (piece % {count}) {{
+        {cases}
+        }}
+        """,
+        "cupygemm_store_copies",
+        preamble=f"using Unit = {_UNITS[width]};",
+    )
