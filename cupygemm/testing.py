@@ -94,7 +94,7 @@ def integer_operands(
     Returns
     -------
     x1, x2 : numpy.ndarray
-        No sum of products exceeds what float32 and, if it can, `dtype` hold.
+        Their sums of products are exact in float32 and, where possible, in `dtype`.
 
     Raises
     ------
@@ -103,7 +103,7 @@ def integer_operands(
     """
     k = x1_shape[-1]
     if k > 2**ACCUMULATOR_BITS:
-        raise ValueError(f"k = {k}: sums of {k} ones are not exact in float32")
+        raise ValueError(f"k = {k} is too large: sums of {k} ones are not exact in float32")
     dtype = np.dtype(dtype)
     room = 2**ACCUMULATOR_BITS // (2 if dtype.kind == "c" else 1)
     if dtype.kind not in "iuc":
@@ -128,14 +128,14 @@ def reference_matmul(x1: Any, x2: Any, **epilogue: Unpack[EpilogueOptions]) -> A
     x1, x2 : array
         NumPy or CuPy arrays.
     **epilogue
-        Options of `cupygemm.matmul` from ``alpha`` to ``clamp``, with which the result is what
-        they ask for; arrays of NumPy or CuPy.
+        Options of `cupygemm.matmul` from ``alpha`` to ``clamp``, applied to the result. Arrays may
+        be NumPy's or CuPy's.
 
     Returns
     -------
     numpy.ndarray
-        Of float64; of the platform's long double for operands of 64 bits; complex for complex ones,
-        by the definition of their product, with parts of those types.
+        The product in float64, or in the platform's long double for operands of 64 bits. For
+        complex operands, it is complex, with parts of those types.
     """
     x1, x2 = _on_host(x1), _on_host(x2)
     wide = np.longdouble if complex_reference.bits_of_sums(x1, x2) == 53 else np.float64
@@ -154,26 +154,27 @@ def errors_and_bounds(
     precision: str = "ieee",
     **epilogue: Unpack[EpilogueOptions],
 ) -> tuple[Array, Array]:
-    """Return how far each element of a product lies from its reference, and how far it may.
+    """Return the error of each element of a product, and the bound for it.
 
     Parameters
     ----------
     actual : array
-        The product; NumPy or CuPy, of a floating or complex type, or after an epilogue of any.
+        The product, in NumPy or CuPy: of a floating or complex type, or of any type after an
+        epilogue.
     x1, x2 : array
-        The operands; of 8 or 16 bits or float32, summed in float32, or float64, summed in it; or
-        integers, summed exactly.
+        The operands. Products of 8-bit and 16-bit numbers and of float32 are taken to be summed in
+        float32, those of float64 in float64, and integers exactly.
     precision : {"ieee", "tf32", "xf32", "tf32x3", "int8x6", ..., "int8x16"}
-        Of `cupygemm.matmul`. In tf32 each operand may be off by `TF32_CUT` of itself; products of
-        int8 have a bound of their own, which is relative to the norms of rows and columns.
+        As for `cupygemm.matmul`. In tf32, each operand has a relative error of up to `TF32_CUT`.
+        Products of int8 have a bound that is relative to the norms of rows and columns.
     **epilogue
         As for `reference_matmul`.
 
     Returns
     -------
     errors, bounds : numpy.ndarray
-        Absolute; not finite where the product is not. See `gamma_bound`. An 8-bit float is measured
-        from the reference as far as its type reaches.
+        Absolute errors and bounds, not finite where the product is not; see `gamma_bound`. For an
+        8-bit float, the reference is clipped to the range of its type.
 
     Raises
     ------
@@ -217,16 +218,16 @@ def assert_gemm_close(
     Parameters
     ----------
     actual : array
-        What is tested; NumPy or CuPy, of a floating or complex type, or after an epilogue of any.
+        The product to test, in NumPy or CuPy: of a floating or complex type, or of any type after
+        an epilogue.
     x1, x2 : array
-        The operands; of 8 or 16 bits or float32, summed in float32, or float64, summed in it; or
-        integers, summed exactly.
+        The operands. Products of 8-bit and 16-bit numbers and of float32 are taken to be summed in
+        float32, those of float64 in float64, and integers exactly.
     precision : {"ieee", "tf32", "xf32", "tf32x3", "int8x6", ..., "int8x16"}
-        Of `cupygemm.matmul`. In tf32 each operand may be off by `TF32_CUT` of itself; products of
-        int8 have a bound of their own, which is relative to the norms of rows and columns.
+        As for `cupygemm.matmul`. In tf32, each operand has a relative error of up to `TF32_CUT`.
+        Products of int8 have a bound that is relative to the norms of rows and columns.
     **epilogue
-        As for `reference_matmul`: what was asked of the product. The bound follows the error of
-        the sums through it.
+        As for `reference_matmul`: the epilogue of the product. The bound accounts for it.
 
     Raises
     ------
@@ -260,11 +261,11 @@ def assert_gemm_exact(actual: Any, x1: Any, x2: Any, **epilogue: Unpack[Epilogue
     Parameters
     ----------
     actual : array
-        What is tested; NumPy or CuPy.
+        The product to test, in NumPy or CuPy.
     x1, x2 : array
-        Operands of which every sum is exact, see `integer_operands`.
+        Operands with exact sums, such as those of `integer_operands`.
     **epilogue
-        As for `reference_matmul`; one of which every step is exact in float32.
+        As for `reference_matmul`. Every step must be exact in float32.
 
     Raises
     ------

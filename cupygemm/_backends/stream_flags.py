@@ -85,7 +85,7 @@ class StreamFlags:
 
 def _check(what: str, status: int) -> None:
     if status:
-        raise RuntimeError(f"the driver refuses a stream's {what}: error {status}")
+        raise RuntimeError(f"the driver cannot enqueue a stream's {what}: error {status}")
 
 
 @functools.cache

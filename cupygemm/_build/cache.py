@@ -78,7 +78,7 @@ def cache_dir() -> Path:
         else:
             path = Path(platformdirs.user_cache_dir("cupygemm", appauthor=False))
             if not path.is_absolute():  # "~/.cache" with nothing to put in place of the tilde
-                raise RuntimeError(f"no home directory for {path}")
+                raise RuntimeError(f"{path} cannot be expanded: there is no home directory")
     except (RuntimeError, KeyError) as err:
         path = temporary_dir()
         warn_of(f"the cache directory cannot be determined ({err})", path)

@@ -237,7 +237,7 @@ def _find_toolchain(forced: str) -> Toolchain:
     }
     if forced and forced not in finders:
         raise ToolchainError(
-            f"CUPYGEMM_TOOLCHAIN is {forced!r}; it can be one of {', '.join(finders)}"
+            f"CUPYGEMM_TOOLCHAIN is {forced!r}; it must be one of {', '.join(finders)}"
         )
     for name, finder in finders.items():
         if forced in ("", name):

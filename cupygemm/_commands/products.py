@@ -83,9 +83,9 @@ def profile_product(
     if not emulator.is_enabled():
         emulator.enable(target or _detect.DEFAULT_TARGET)
     elif target not in (None, emulator.target()):
-        raise ValueError(f"{emulator.target()} is emulated in this process already, not {target}")
+        raise ValueError(f"{emulator.target()} is already emulated in this process, not {target}")
     if layout not in LAYOUTS:
-        raise ValueError(f"profile: the layout {layout!r} is none of {LAYOUTS}")
+        raise ValueError(f"profile: layout must be one of {', '.join(LAYOUTS)} (got {layout!r})")
     names = types.split(",") * (1 if "," in types else 2)
     if len(names) != 2:
         raise ValueError(f"--dtype {types}: write one type, or A,B")
@@ -189,7 +189,7 @@ def _profile_scaled(
     formats = [_mx_format(name) for name in names]
     first, second = formats
     if first is None or second is None:
-        raise ValueError(f"--dtype {','.join(names)}: an MX format is multiplied by another one")
+        raise ValueError(f"--dtype {','.join(names)}: both operands must have an MX format")
     if len(shape) != 3 or min(shape) < 1:
         raise ValueError(
             f"the shape {shape} is not (m, n, k): products in MX formats have no batch"

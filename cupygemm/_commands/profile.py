@@ -169,8 +169,8 @@ def profile(
             return
         if loop and (listing or source or roofline or timeline or clock or sample):
             raise ValueError(
-                "--loop counts a loop alone: --listing, --source, --roofline, --timeline, "
-                "--clock and --sample do not"
+                "--loop counts only a loop: it excludes --listing, --source, --roofline, "
+                "--timeline, --clock and --sample"
             )
         subjects = _subjects(what)
         with severities(error, warn, off):
@@ -186,7 +186,8 @@ def profile(
         collected = found[0] if len(found) == 1 else _compared(found, kernel)
         if len(found) > 1 and (roofline or timeline or listing or source or loop):
             raise ValueError(
-                "a comparison has no --loop, --listing, --source, --roofline nor --timeline"
+                "--loop, --listing, --source, --roofline and --timeline are for one subject, not "
+                "for a comparison"
             )
         if roofline is not None:
             collected.roofline(roofline)
@@ -285,7 +286,7 @@ def _calibrate(what: list[str], as_json: bool) -> None:
     from cupygemm.emulator.calibration import figures, figures_to_dict, render
 
     if what:
-        raise ValueError(f"--calibration has kernels of its own, and takes no {' '.join(what)!r}")
+        raise ValueError(f"--calibration runs kernels of its own and takes no {' '.join(what)!r}")
     found = list(figures())
     typer.echo(json.dumps(figures_to_dict(found), indent=2) if as_json else render(found))
 

@@ -40,7 +40,7 @@ def code_object_of(path: Path, target: str | None, options: str | None) -> Any:
     """
     if path.suffix not in SOURCES:
         if options is not None:
-            raise ValueError(f"--options are the compiler's, and {path} is compiled already")
+            raise ValueError(f"--options are for the compiler, but {path} is already compiled")
         yield path
         return
     from cupygemm._build.toolchain import CompileError
@@ -97,7 +97,7 @@ def profile_script(
     if not emulator.is_enabled():
         emulator.enable(target or _detect.DEFAULT_TARGET)
     elif target not in (None, emulator.target()):
-        raise ValueError(f"{emulator.target()} is emulated in this process already, not {target}")
+        raise ValueError(f"{emulator.target()} is already emulated in this process, not {target}")
     argv, places = sys.argv, list(sys.path)
     sys.argv = [str(path), *arguments]
     sys.path.insert(0, str(path.parent.resolve()))

@@ -35,7 +35,7 @@ def run_program(program: str, arguments: list[str], *, module: bool = False) -> 
         There is no such script.
     """
     if not module and not Path(program).exists():
-        raise FileNotFoundError(f"there is no {program}")
+        raise FileNotFoundError(f"{program} does not exist")
     status = 0
     before = set(threading.enumerate())
     with _arguments(program, arguments, module=module):

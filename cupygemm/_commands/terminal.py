@@ -18,8 +18,8 @@ def start_device(target: str | None = None, *, build_ahead: bool = False) -> str
     target : str, optional
         Emulate this target, even if there is a GPU.
     build_ahead : bool
-        Compile the emulated device's native code, if the cache does not have it, while CuPy is
-        imported: on a new machine, a first product comes some seconds earlier.
+        Compile the emulated device's native code, if it is not in the cache, while CuPy is
+        imported. On a new machine, the first product then starts some seconds earlier.
 
     Raises
     ------

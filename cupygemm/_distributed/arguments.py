@@ -85,7 +85,7 @@ def rows_of_ranks(
     counts = [int(count) for count in rows]
     if len(counts) != group.size or min(counts) < 0:
         raise ValueError(
-            f"{function}: rows = {counts} must have a number for each of {group.size} ranks"
+            f"{function}: rows = {counts} must have one number for each of the {group.size} ranks"
         )
     if own is not None and counts[group.rank] != own:
         raise ValueError(
@@ -93,7 +93,9 @@ def rows_of_ranks(
             f"has {own} rows"
         )
     if total is not None and sum(counts) != total:
-        raise ValueError(f"{function}: rows = {counts} are {sum(counts)}, and a has {total} rows")
+        raise ValueError(
+            f"{function}: rows = {counts} sum to {sum(counts)}, but a has {total} rows"
+        )
     return counts
 
 

@@ -168,7 +168,7 @@ def _open_peers(group: Group, membership: Membership, exchange: Exchange) -> Non
     asked = membership.agree({"exchange": exchange, "wanted": wanted})
     values = [each["exchange"] for each in asked]
     if any(value != exchange for value in values):
-        raise ValueError(f"connect: the ranks call with exchange = {values}")
+        raise ValueError(f"connect: all ranks must pass the same exchange (got {values})")
     group.exchange_asked = exchange
     if group.size > 1 and all(each["wanted"] for each in asked):
         with Device(group.device):
@@ -179,5 +179,5 @@ def _open_peers(group: Group, membership: Membership, exchange: Exchange) -> Non
                 group.recordings = Recordings(group.peers, group.second_stream)
     if needed and group.peers is None:
         raise ValueError(
-            f"connect: exchange is {exchange!r}, and the ranks cannot open each other's memory"
+            f"connect: exchange is {exchange!r}, but the ranks cannot open each other's memory"
         )

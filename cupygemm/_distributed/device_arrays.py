@@ -105,7 +105,7 @@ def matmul(
 
 
 def _refuse_others(*_: Any, **__: Any) -> NoReturn:
-    raise TypeError("only matmul takes distributed arrays of cupyx, and matrices only")
+    raise TypeError("only matmul takes distributed arrays of cupyx, and they must be matrices")
 
 
 tensordot = einsum = _refuse_others
@@ -280,7 +280,9 @@ def _chunks(name: str, array: Any) -> list[Chunk]:
         for number, chunk in enumerate(chunks):
             ranges = [s.indices(extent) for s, extent in zip(chunk.index, array.shape, strict=True)]
             if any(step != 1 for _, _, step in ranges):
-                raise ValueError(f"matmul: {name} has a chunk {chunk.index}, with steps")
+                raise ValueError(
+                    f"matmul: {name} has the chunk {chunk.index}; chunks must have no steps"
+                )
             region = Region(*((start, stop) for start, stop, _ in ranges))
             found.append(
                 Chunk(

@@ -281,7 +281,7 @@ class Peers:
 
     def _check(self) -> None:
         if self._released:
-            raise PeerError("a rank of the group is gone")
+            raise PeerError("a rank of the group has ended")
 
     def close(self) -> None:
         """Close the memory of the others, when all work of this rank has ended."""

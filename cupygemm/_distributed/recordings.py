@@ -148,7 +148,7 @@ class _Scratch:
         self._used = 0
 
     def allocate(self, nbytes: int, kept: list[Any]) -> Any:
-        """Return a place, and keep its memory in a list."""
+        """Allocate memory for a place, keep it in a list, and return the place."""
         from cupy.cuda import Memory, MemoryPointer
 
         nbytes = max(_ALIGNMENT, -(-nbytes // _ALIGNMENT) * _ALIGNMENT)
@@ -201,7 +201,7 @@ class _Recording:
             peers.recording = False
             *copies, self._last = map(_captured, self._captured_streams())
         if None in (*copies, self._last):
-            raise RuntimeError("the driver has captured nothing")
+            raise RuntimeError("the driver has captured no work")
         if copies:
             (self._copies,) = copies
 

@@ -234,7 +234,7 @@ class Membership:
         Raises
         ------
         GroupError
-            A rank is gone, has failed, or has not made its call within the timeout.
+            A rank has ended, has failed, or has not made its call within the timeout.
         """
         self.raise_if_broken()
         self._send({"facts": facts})

@@ -96,7 +96,7 @@ class Segment:
                 runtime.deviceEnablePeerAccess(facts["device"])
             return int(facts["address"])
         if not facts[_HANDLE_KIND]:
-            raise PeerError("the driver gives no handles of memory to other processes")
+            raise PeerError("the driver cannot share memory with other processes")
         address = int(runtime.ipcOpenMemHandle(bytes.fromhex(facts[_HANDLE_KIND])))
         self._opened.append(address)
         return address

@@ -119,7 +119,9 @@ def matmul(
     (m, k), a_regions = extents_of("a", grids[0], [each["a"] for each in everybody])
     (inner, n), b_regions = extents_of("b", grids[1], [each["b"] for each in everybody])
     if k != inner:
-        raise ValueError(f"matmul: a has shape {(m, k)} and b has shape {(inner, n)}: k differs")
+        raise ValueError(
+            f"matmul: the inner extents differ: a has shape {(m, k)} and b has shape {(inner, n)}"
+        )
     owned = target.regions((m, n))
     with group.refusing(name):
         shape = owned[group.rank].shape

@@ -64,7 +64,7 @@ class Work:
             self._parts = cupy.empty((plan.cube.k, *plan.owned[rank].shape), types[2])
 
     def target(self, operand: str, panel: int, move: Move) -> Any:
-        """Return where a region of an operand, ``"a"`` or ``"b"``, belongs in its panel."""
+        """Return the position in its panel of a region of an operand, ``"a"`` or ``"b"``."""
         whole = getattr(self.task, operand)[panel]
         return getattr(self, operand)[panel][move.region.within(whole)]
 

@@ -23,16 +23,16 @@ _MOST_PLACES = 4  # a patch that occurs more often says nothing about where it c
 
 @dataclass(frozen=True)
 class Tile:
-    """A rectangle that holds what belongs elsewhere.
+    """A rectangle whose elements belong elsewhere.
 
     Attributes
     ----------
     row, column : int
-        Where it is.
+        Its first row and column.
     rows, columns : int
         Its extents.
     from_row, from_column : int
-        Where its elements belong.
+        The first row and column of the place where its elements belong.
     """
 
     row: int

@@ -12,7 +12,7 @@ from cupygemm._records.problem import GemmProblem
 
 @dataclass(frozen=True, kw_only=True)
 class Explanation:
-    """How one call of `matmul` is computed. ``print`` it for a readable account.
+    """How `matmul` computes one call. ``print`` it for a readable description.
 
     Attributes
     ----------
@@ -20,14 +20,13 @@ class Explanation:
         Shapes and dtypes of the call and of its result.
     device : str
     backend : {"cupygemm", "cuBLASLt", "cupy.matmul", "none"}
-        What multiplies; ``"none"`` when nothing needs to be (an empty result, or k = 0).
+        What multiplies; ``"none"`` if no product is needed (an empty result, or k = 0).
     why : str
         Why this backend, and, for a kernel, why this configuration.
     copies : tuple of str
-        The copies that are made, and their reasons; empty when the operands are used where they
-        lie.
+        The copies that are made, and their reasons; empty if all operands are read in place.
     problem : GemmProblem or None
-        What the kernel solves. It is the transposed product when the result is column-major.
+        The problem that the kernel solves, which is transposed for a column-major result.
     config : record or None
         The kernel's configuration; its fields depend on the backend.
     resources : record or None

@@ -23,7 +23,7 @@ _SPECIAL = (0, 1)  # numbers that change what there is to compute
 
 
 def array_key(array: Any) -> Key:
-    """Return what a plan depends on of one CuPy array."""
+    """Return the properties of a CuPy array on which a plan depends."""
     memory = array.data
     return array.shape, array.strides, array.dtype, memory.ptr & 15, memory.device_id
 

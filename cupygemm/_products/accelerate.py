@@ -6,7 +6,7 @@ asynchronous tasks therefore do not affect one another. When the last block ends
 Calls that this library does not support (sparse matrices, keywords that it lacks, types without a
 product) go to CuPy as before.
 
-The table here has the products. Rooms above this one `register` what they compute.
+This module knows the products. The solvers `register` their functions here.
 """
 
 from __future__ import annotations
@@ -133,12 +133,12 @@ _registered: list[CupyFunction] = []
 
 
 def register(functions: Iterable[CupyFunction]) -> None:
-    """Let blocks replace further functions of CuPy."""
+    """Add functions of CuPy that blocks replace."""
     _registered.extend(functions)
 
 
 def replaced_functions() -> tuple[CupyFunction, ...]:
-    """Return what a block replaces."""
+    """Return the functions of CuPy that a block replaces."""
     return (*PRODUCTS, *_registered)
 
 
@@ -215,7 +215,7 @@ class Replaced:
     inherited: bool
 
     def restore(self) -> None:
-        """Put the original back."""
+        """Restore the original."""
         if self.inherited:
             delattr(self.owner, self.name)
         else:
@@ -231,7 +231,7 @@ class Blocks:
         self._replaced: list[Replaced] = []
 
     def enter(self) -> None:
-        """Count a block; replace CuPy's functions if it is the first."""
+        """Enter a block; replace CuPy's functions if it is the first."""
         with self._lock:
             if self._count == 0:
                 for function in replaced_functions():
@@ -240,7 +240,7 @@ class Blocks:
             self._count += 1
 
     def leave(self) -> None:
-        """Discount a block; restore CuPy's functions if it was the last."""
+        """Leave a block; restore CuPy's functions if it was the last."""
         with self._lock:
             self._count -= 1
             if self._count == 0:

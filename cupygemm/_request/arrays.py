@@ -114,7 +114,7 @@ def is_scalar(value: Any) -> bool:
 
 
 def may_overlap(first: Array, second: Array) -> bool:
-    """Whether the ranges of bytes from the first to the last element of two arrays intersect."""
+    """Return whether the memory ranges of two arrays, from first to last byte, overlap."""
     ranges = []
     for array in (first, second):
         start, end = Operand(array.shape, array.strides, array.dtype).extent()

@@ -79,7 +79,7 @@ def result_order(
 
 
 def parsed_order(function: str, order: Any) -> str:
-    """Return an order in memory, ``"K"``, ``"C"``, ``"F"`` or ``"A"``, given in either case.
+    """Return a memory order, ``"K"``, ``"C"``, ``"F"`` or ``"A"``; upper or lower case is accepted.
 
     Raises
     ------

@@ -185,7 +185,7 @@ def epilogue_arguments(
     factor = 1.0 if alpha is None else number("alpha", alpha)
     if c is None:
         if beta is not None and number("beta", beta) != 0:
-            raise ValueError(f"matmul: beta = {beta!r} multiplies c, and c is not given; pass c")
+            raise ValueError(f"matmul: beta = {beta!r} multiplies c, but c is missing; pass c")
         weight: complex = 0
     else:
         c = as_array("matmul", "c", c)

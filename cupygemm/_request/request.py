@@ -127,7 +127,7 @@ def make_request(
     if out is not None and overlaps_itself(out):
         raise ValueError(
             f"matmul: several elements of out, shape {out.shape} and strides {out.strides} bytes, "
-            "lie at one address; pass an array that is not broadcast"
+            "share an address; pass an array that is not broadcast"
         )
     return Request(
         x1=x1,

@@ -5,7 +5,7 @@
     blocks of an outer panel:   factor and solve below | update within the panel | factor ...
     after the panel:            C -= L L^H, the blocks of rows up to the diagonal
 
-Of a large matrix, the columns of the next panel are updated first, and it is factored beside the
+In a large matrix, the next panel's columns are updated first. The panel is then factored beside the
 update of the others (ahead.py).
 
 Nothing waits for the host; the first column that is not positive stays on the device.
@@ -37,7 +37,7 @@ _TRAILING_ROWS = 1024
 
 
 def is_small(n: int, dtype: np.dtype[Any]) -> bool:
-    """Tell whether a kernel for small matrices factors matrices of `n` rows.
+    """Return whether a kernel for small matrices factors matrices of `n` rows.
 
     Where tiles are factored in one launch, a single tile takes less time than the largest of these.
     """

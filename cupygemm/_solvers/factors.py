@@ -45,7 +45,7 @@ def lu_factor(
     a : cupy.ndarray
         Matrices, (..., m, n).
     overwrite_a : bool
-        Permission to overwrite the operand. It is kept in any case.
+        Accepted for SciPy's signature. The operand is never overwritten.
     check_finite : bool
         Whether to raise ValueError for NaN and infinities.
     stream : cupy.cuda.Stream, optional
@@ -117,7 +117,7 @@ def lu_solve(
     trans : {0, 1, 2}
         Whether to solve with the matrix, with its transpose (1) or its conjugate transpose (2).
     overwrite_b : bool
-        Permission to overwrite the operand. It is kept in any case.
+        Accepted for SciPy's signature. The operand is never overwritten.
     check_finite : bool
         Whether to raise ValueError for NaN and infinities in ``b``.
     stream : cupy.cuda.Stream, optional
@@ -180,7 +180,7 @@ def cho_factor(
     lower : bool
         Whether that is the lower triangle.
     overwrite_a : bool
-        Permission to overwrite the operand. It is kept in any case.
+        Accepted for SciPy's signature. The operand is never overwritten.
     check_finite : bool
         Whether to raise ValueError for NaN and infinities.
     stream : cupy.cuda.Stream, optional
@@ -230,7 +230,7 @@ def cho_solve(
     b : cupy.ndarray
         Right-hand sides: a vector (n,), or matrices (..., n, k). Leading axes broadcast.
     overwrite_b : bool
-        Permission to overwrite the operand. It is kept in any case.
+        Accepted for SciPy's signature. The operand is never overwritten.
     check_finite : bool
         Whether to raise ValueError for NaN and infinities in ``b``.
     stream : cupy.cuda.Stream, optional
@@ -297,7 +297,7 @@ def solve_triangular(
     unit_diagonal : bool
         Whether the diagonal is taken to be ones and not read.
     overwrite_b : bool
-        Permission to overwrite the operand. It is kept in any case.
+        Accepted for SciPy's signature. The operand is never overwritten.
     check_finite : bool
         Whether to raise ValueError for NaN and infinities.
     stream : cupy.cuda.Stream, optional

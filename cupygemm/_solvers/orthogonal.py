@@ -143,8 +143,8 @@ def lstsq(
     residuals : cupy.ndarray
         The squared norms of the residuals, (1,) or (k,); empty unless m > n and the rank is n.
     rank : int
-        The number of singular values that do not count as zeros. While a graph is recorded, an
-        array of no axes on the device.
+        The number of singular values that do not count as zeros. While a graph is recorded, it is a
+        0-d array on the device.
     s : cupy.ndarray
         The singular values in descending order, (min(m, n),).
 
@@ -248,7 +248,7 @@ def pinv(
         Singular values of at most `rcond` times the largest count as zeros; numbers (...). By
         default 1e-15, as in NumPy.
     hermitian : bool
-        Permission to take ``a`` for Hermitian. It changes nothing: the same method is used.
+        Accepted for NumPy's signature. The method is the same for Hermitian matrices.
     rtol : float or cupy.ndarray, optional
         The same as `rcond`, by the name of the array API. None means machine precision times the
         larger of m and n.

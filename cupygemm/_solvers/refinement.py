@@ -98,8 +98,7 @@ def refined_precision(precision: str | None, dtype: np.dtype[Any]) -> str | None
         return precision if dtype.char in "dD" else None
     if dtype.kind == "c":
         raise ValueError(
-            f"solve: precision is {precision!r}, in which complex matrices are not multiplied; use "
-            "'float32'"
+            f"solve: precision is {precision!r}, which has no complex products; use 'float32'"
         )
     return precision
 

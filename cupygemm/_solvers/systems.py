@@ -115,11 +115,11 @@ def solve(
     lower : bool
         Which triangle of ``a`` is read if `assume_a` says that the other follows from it.
     overwrite_a, overwrite_b : bool
-        Permission to overwrite the operands. They are kept in any case.
+        Accepted for SciPy's signature. The operands are never overwritten.
     check_finite : bool
         Whether to raise ValueError for NaN and infinities; NumPy does not.
     assume_a : str, optional
-        What is known of ``a``, by SciPy's names: ``"pos"`` for a positive definite matrix, which
+        The structure of ``a``, by SciPy's names: ``"pos"`` for a positive definite matrix, which
         takes half the operations; ``"sym"``, ``"her"``, ``"upper triangular"``,
         ``"lower triangular"``, ``"diagonal"``, ``"tridiagonal"``, ``"banded"``. By default nothing.
     transposed : bool
@@ -303,7 +303,7 @@ def det(a: Any, *, stream: Any = None) -> Array:
     Returns
     -------
     cupy.ndarray
-        The determinants, (...); an array of no axes for one matrix. The call does not wait for the
+        The determinants, (...); a 0-d array for one matrix. The call does not wait for the
         device.
 
     Raises

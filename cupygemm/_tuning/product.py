@@ -95,7 +95,9 @@ def products_of(
             )
         for layout in layouts:
             if layout not in LAYOUTS:
-                raise ValueError(f"{function}: the layout {layout!r} is none of {LAYOUTS}")
+                raise ValueError(
+                    f"{function}: layout must be one of {', '.join(LAYOUTS)} (got {layout!r})"
+                )
             products += [Product(extents, kind, parse_dtype(out_dtype), layout) for kind in kinds]
     return products
 

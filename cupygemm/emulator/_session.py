@@ -87,7 +87,7 @@ def enable(target: str = "gfx942") -> None:
             if _devices.target.name != name or (count or len(_devices)) != len(_devices):
                 several = f", with {len(_devices)} devices," * (len(_devices) > 1)
                 raise EmulatorSetupError(
-                    f"{_devices.target.name}{several} is enabled in this process already; {target} "
+                    f"{_devices.target.name}{several} is already enabled in this process; {target} "
                     "needs another process"
                 )
             return
@@ -103,7 +103,7 @@ def _parsed(target: str) -> tuple[str, int | None]:
 
     name, colon, number = target.partition(":")
     if name not in TARGETS:
-        raise ValueError(f"target {target!r} cannot be emulated; {', '.join(TARGETS)} can")
+        raise ValueError(f"target {target!r} cannot be emulated; use one of {', '.join(TARGETS)}")
     if not colon:
         return name, None
     if not number.isdecimal() or not 1 <= int(number) <= MAX_DEVICES:
@@ -219,7 +219,7 @@ def streams(seed: int | None) -> Iterator[None]:
     ...         program()
     """
     if seed is not None and seed < 0:
-        raise ValueError(f"seed={seed}: a seed is a whole number from 0 on")
+        raise ValueError(f"seed={seed}: the seed must be an integer of at least 0")
     if _devices is None:
         raise EmulatorSetupError("no emulated device is enabled: call cupygemm.emulator.enable()")
     deferral = _devices.order.deferral

@@ -87,14 +87,14 @@ def launch(
     from cupygemm.emulator import run
 
     if sample is not None and sample < 1:
-        raise ValueError(f"sample={sample}: a sample has at least 1 workgroup")
+        raise ValueError(f"sample={sample}: the sample must be at least 1 workgroup")
     data = bytes(code) if isinstance(code, bytes | bytearray) else Path(code).read_bytes()
     device = Device(TARGETS[target_of(data)])
     found = choose_kernel(device.load(data).kernels, kernel)
     explicit = found.explicit_arguments
     if len(explicit) != len(arguments):
         wanted = ", ".join(f"{arg.value_kind} of {arg.size} bytes" for arg in explicit) or "none"
-        raise ValueError(f"{found.name} takes {wanted}; {len(arguments)} arguments are given")
+        raise ValueError(f"{found.name} takes {wanted}, but {len(arguments)} arguments are given")
     buffers: _Buffers = []
     values = []
     for position, (declared, value) in enumerate(zip(explicit, arguments, strict=True)):
@@ -162,7 +162,7 @@ def _struct(
             packed, alignment = member.tobytes(), member.dtype.alignment
         else:
             raise ValueError(
-                f"{own} is {member!r}: members of a struct are NumPy arrays or scalars"
+                f"{own} is {member!r}; members of a struct must be NumPy arrays or scalars"
             )
         data += bytes(-len(data) % alignment) + packed
         largest = max(largest, alignment)
@@ -181,6 +181,6 @@ def _packed(value: Any, declared: Argument) -> bytes:
 def _extents(given: int | Sequence[int]) -> tuple[int, int, int]:
     words = (given,) if isinstance(given, int) else tuple(given)
     if not 1 <= len(words) <= 3:
-        raise ValueError(f"{given!r}: a grid and a block have one to three extents")
+        raise ValueError(f"{given!r}: a grid or block must have one to three extents")
     x, y, z = [*(int(word) for word in words), 1, 1][:3]
     return x, y, z

@@ -43,7 +43,7 @@ class AddressSpace:
         return start_or_none
 
     def release(self, start: int, size: int) -> None:
-        """Return a range that `take` assigned for `size` bytes."""
+        """Give back a range that `take` assigned for `size` bytes."""
         self._released.append((start, start + pages(size) + GAP))
 
     def _take_released(self, length: int) -> int | None:

@@ -132,7 +132,7 @@ class Memory:
             block = self._extents.present_block(pointer)
             if block is None or block.start != pointer or not self.owns(pointer):
                 raise ValueError(
-                    f"free of 0x{pointer:x}, which no allocation starts at: "
+                    f"free of 0x{pointer:x}, at which no allocation starts: "
                     + self.describe(pointer, 0)
                 )
             if recycle:
@@ -168,7 +168,7 @@ class Memory:
         with self._lock:
             block = self._extents.present_block(start)
             if block is None or block.start != start or self.owns(start):
-                raise ValueError(f"0x{start:x} is no start of registered memory")
+                raise ValueError(f"0x{start:x} is not the start of registered memory")
             self._extents.remove(start)
 
     def carve(self, start: int, size: int, tag: str = "array", *, keep: Any = None) -> Owner:

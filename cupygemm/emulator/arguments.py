@@ -55,11 +55,11 @@ def parse_arguments(text: str) -> list[Any]:
             members = tuple(open_structs.pop())
             open_structs[-1].append(members)
         elif word == "}":
-            raise ValueError(f"arguments {text!r}: a closing brace without its opening one")
+            raise ValueError(f"arguments {text!r}: a closing brace has no opening one")
         else:
             open_structs[-1].append(parse_argument(word))
     if len(open_structs) > 1:
-        raise ValueError(f"arguments {text!r}: an opening brace without its closing one")
+        raise ValueError(f"arguments {text!r}: an opening brace has no closing one")
     return open_structs[0]
 
 
@@ -90,7 +90,7 @@ def parse_argument(text: str) -> NDArray[Any]:
             ) from err
     count, fill = int(match[2]), match[3] or "zeros"
     if count < 1:
-        raise ValueError(f"argument {text!r}: a buffer has at least 1 element")
+        raise ValueError(f"argument {text!r}: a buffer must have at least 1 element")
     if fill not in _FILLS:
         raise ValueError(f"argument {text!r}: fill {fill!r} is not one of {', '.join(_FILLS)}")
     return _filled(np.dtype(dtype), count, fill)
@@ -119,7 +119,7 @@ def parse_extent(text: str) -> tuple[int, int, int]:
         raise ValueError(f"{text!r} is not one to three positive integers separated by commas")
     x, y, z = [*(int(word) for word in words), 1, 1][:3]
     if min(x, y, z) < 1 or max(x, y, z) > _MAX_EXTENT:
-        raise ValueError(f"{text!r}: extents are 1 to {_MAX_EXTENT}")
+        raise ValueError(f"{text!r}: extents must be from 1 to {_MAX_EXTENT}")
     return x, y, z
 
 

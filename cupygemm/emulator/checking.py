@@ -187,7 +187,9 @@ class Policy(dict[str, str]):
             given = severities[name]
             severity = given if isinstance(given, str) else "error" if given else "off"
             if severity not in SEVERITIES:
-                raise ValueError(f"{name}={given!r}: a severity is {', '.join(SEVERITIES)}")
+                raise ValueError(
+                    f"{name}={given!r}: the severity must be one of {', '.join(SEVERITIES)}"
+                )
             if name not in CHECKS and name not in GROUPS:
                 known = ", ".join([*CHECKS, *GROUPS])
                 raise ValueError(f"the emulated device has no check {name!r}; it has {known}")

@@ -141,7 +141,7 @@ class Kernel:
 
     @functools.cached_property
     def explicit_arguments(self) -> tuple[Argument, ...]:
-        """The arguments that a launch gives, in order."""
+        """The arguments that a launch passes, in order."""
         return tuple(each for each in self.arguments if not each.value_kind.startswith("hidden_"))
 
     @functools.cached_property
@@ -289,7 +289,7 @@ def _kernel(code_object: CodeObject, entry: dict[str, Any], symbols: list[Symbol
     kernarg_size = max(size_in(entry, ".kernarg_segment_size"), descriptor.kernarg_size)
     if kernarg_size > _MAX_KERNARG:
         raise InvalidCodeObject(
-            f"the code object is damaged: {name} would take {kernarg_size} bytes of arguments"
+            f"the code object is damaged: kernel {name} claims {kernarg_size} bytes of arguments"
         )
     pc = address + descriptor.entry_offset
     size = next((s for start, s, _ in code_object.functions if start == pc), 0)

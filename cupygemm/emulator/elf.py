@@ -86,7 +86,7 @@ def open_elf(data: bytes) -> ELFFile:
     except ELFError as err:
         raise InvalidCodeObject(f"not an ELF file ({err}); it starts with {data[:8]!r}") from err
     if elf["e_machine"] != "EM_AMDGPU":
-        raise InvalidCodeObject(f"an ELF file for {elf['e_machine']}, not for AMDGPU")
+        raise InvalidCodeObject(f"the ELF file is for {elf['e_machine']}, not for AMDGPU")
     return elf
 
 

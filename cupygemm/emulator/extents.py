@@ -87,7 +87,7 @@ class Extents:
         self._blocks[start] = Block(extent)
 
     def remove(self, start: int) -> None:
-        """Remove a block, if it is there, and with it the validity of its arrays."""
+        """Remove a block, if it exists; its arrays are then invalid too."""
         self._blocks.pop(start, None)
 
     def carve(self, start: int, size: int, tag: str, kept: Any) -> Owner | None:

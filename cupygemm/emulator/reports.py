@@ -103,7 +103,7 @@ def argument_near(state: State, address: int) -> str | None:
 
 
 def host_call_near(state: State, address: int) -> str | None:
-    """Return a hint that an access through a null pointer may be a call of the host."""
+    """Return a hint if an access through a null pointer may be a call to the host."""
     kinds = {argument.value_kind for argument in state.kernel.arguments}
     asked = [what for kind, what in _HOST_CALLS.items() if kind in kinds]
     if address >= _NULL_PAGE or not asked:

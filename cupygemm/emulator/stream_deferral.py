@@ -68,7 +68,7 @@ def seed_of(text: str, name: str = VARIABLE) -> int | None:
     if not text:
         return None
     if not text.isdecimal():
-        raise ValueError(f"{name}={text}: a seed is a whole number from 0 on")
+        raise ValueError(f"{name}={text}: the seed must be an integer of at least 0")
     return int(text)
 
 

@@ -27,7 +27,7 @@ _MODE, _VSKIP_BIT = 1, 28  # the number of the register, and the bit in it
 
 
 class Wait(NamedTuple):
-    """A number of wait states, the rule, and what the later instruction does that requires them."""
+    """A number of wait states, the rule, and the use that requires them."""
 
     states: int
     rule: str

@@ -102,7 +102,7 @@ def test_tune_tells_of_figures_that_were_measured(invoke, device, monkeypatch):
             ("4x5x6", "--dtype", "fp15"),
             "'fp15' is not a type; write one of bf16, fp16, fp32, fp64, e4m3fn",
         ),
-        (("4x5x6", "--layout", "NX"), "the layout 'NX' is none of"),
+        (("4x5x6", "--layout", "NX"), "layout must be one of NN, NT, TN, TT (got 'NX')"),
         (("4x5x6", "--target", "gfx1100"), "gfx1100"),
     ],
 )

@@ -127,7 +127,7 @@ def test_a_module(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["missing.py"], "there is no missing.py"),
+        (["missing.py"], "missing.py does not exist"),
         (["--warn", "bound", __file__], "the emulated device has no check 'bound'"),
     ],
 )

@@ -73,7 +73,7 @@ errors = asking((2, 8), out=lambda r: cp.empty((2, 5 + (r == 2)), "f"))
 assert "rank 2 has refused its call: ValueError" in errors[0], errors
 assert "(2, 6)" in errors[2], errors
 same(ranks.errors(lambda r, g: cd.matmul(cp.zeros((2, 7), "f"), cp.zeros((2, 5), "f"), group=g)),
-     "a has shape (8, 7) and b has shape (8, 5): k differs")
+     "the inner extents differ: a has shape (8, 7) and b has shape (8, 5)")
 ranks.values(lambda r, g: g.barrier())
 
 # Without the wait for the product, the exchange would send what is not there yet.

@@ -73,7 +73,7 @@ def test_the_variable_switches_checks_off(monkeypatch: pytest.MonkeyPatch) -> No
     ("value", "message"),
     [
         ("off", "CUPYGEMM_EMULATE_CHECKS='off': 'off' must be 0, 1 or name=severity"),
-        ("waits=of", "waits='of': a severity is error, warn, off"),
+        ("waits=of", "waits='of': the severity must be one of error, warn, off"),
         ("wait=off", "no check 'wait'; it has bounds, required_alignment"),
     ],
 )

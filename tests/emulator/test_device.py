@@ -107,7 +107,7 @@ def test_past_an_array_into_what_was_freed(memory: Memory) -> None:
 
 def test_free_of_what_was_not_allocated_says_what_is_there(memory: Memory) -> None:
     pointer = memory.malloc(100)
-    with pytest.raises(ValueError, match="no allocation starts at: 8 bytes into allocation 1"):
+    with pytest.raises(ValueError, match="no allocation starts: 8 bytes into allocation 1"):
         memory.free(pointer + 8)
     memory.free(pointer)
     with pytest.raises(ValueError, match="was freed"):

@@ -92,7 +92,7 @@ def test_launches_of_cupy() -> None:
 
 def test_wrong_samples() -> None:
     with (
-        pytest.raises(ValueError, match="sample=0: a sample has at least 1 workgroup"),
+        pytest.raises(ValueError, match="sample=0: the sample must be at least 1 workgroup"),
         emulator.profile(sample=0),
     ):
         pass

@@ -68,13 +68,13 @@ def test_enabling_twice_is_one_device(run_python: Run) -> None:
 def test_a_second_target_is_refused(run_python: Run) -> None:
     both = "emulator.enable('gfx942'); emulator.enable('gfx950')"
     printed = outcome(run_python, both)
-    assert printed.startswith("EmulatorSetupError: gfx942 is enabled in this process already")
+    assert printed.startswith("EmulatorSetupError: gfx942 is already enabled in this process")
 
 
 def test_an_unknown_target_lists_those_there_are(run_python: Run) -> None:
     printed = outcome(run_python, "emulator.enable('gfx1100')")
     assert printed == (
-        "ValueError: target 'gfx1100' cannot be emulated; gfx90a, gfx942, gfx950 can\n"
+        "ValueError: target 'gfx1100' cannot be emulated; use one of gfx90a, gfx942, gfx950\n"
     )
 
 

@@ -67,7 +67,7 @@ def test_tuples_are_structs_by_value() -> None:
     with pytest.raises(ValueError, match="argument 0 of scale has 48 bytes, not 40"):
         emulator.launch(scale, 1, 64, [(views[0], np.int8(2), views[1])])
     with pytest.raises(
-        ValueError, match="argument 0, member 1 is 2: members of a struct are NumPy"
+        ValueError, match="argument 0, member 1 is 2; members of a struct must be NumPy"
     ):
         emulator.launch(scale, 1, 64, [(views[0], 2)])
 

@@ -181,7 +181,7 @@ def test_parts_of_k_share_an_epilogue(cp, device):
 WRONG = [
     ({"alpha": "two"}, TypeError, "alpha is a str, not a number"),
     ({"alpha": 1j}, TypeError, "alpha or beta is complex, and this product is float16"),
-    ({"beta": 2}, ValueError, "beta = 2 multiplies c, and c is not given"),
+    ({"beta": 2}, ValueError, "beta = 2 multiplies c, but c is missing"),
     ({"c": 3}, TypeError, r"c is an int, .* cupy\.asarray\(c\)"),
     ({"bias": np.ones(6)}, TypeError, r"bias is a numpy\.ndarray, .* cupy\.asarray\(bias\)"),
     ({"activation": "tanh"}, ValueError, "one of 'relu', .*got 'tanh'"),

@@ -140,9 +140,9 @@ def test_calls_that_are_not_refined(cp):
     assert linalg.solve(cp.ones((0, 0)), cp.ones((0, 2)), precision="float16").shape == (0, 2)
     with pytest.raises(ValueError, match="precision is 'half'; it must be None or one of"):
         linalg.solve(eye, eye, precision="half")
-    with pytest.raises(ValueError, match="complex matrices are not multiplied"):
+    with pytest.raises(ValueError, match="which has no complex products"):
         linalg.solve(eye.astype("D"), eye, precision="tf32")
-    with pytest.raises(ValueError, match="complex matrices are not multiplied"):
+    with pytest.raises(ValueError, match="which has no complex products"):
         linalg.solve(eye.astype("D"), eye, precision="int8")
     with pytest.raises(ValueError, match="infs or NaNs"):
         linalg.solve(eye * cp.nan, eye, precision="float16", check_finite=True)

@@ -63,7 +63,7 @@ def test_types_have_the_names_of_the_command_line(dtype, same):
     [
         ([(4, 5)], {}, r"the shape \(4, 5\) is not \(m, n, k\)"),
         ([(4, 0, 5)], {}, "the shape .* of 1 or more"),
-        ([(4, 5, 6)], {"layouts": ["XY"]}, "the layout 'XY' is none of"),
+        ([(4, 5, 6)], {"layouts": ["XY"]}, r"layout must be one of NN, NT, TN, TT \(got 'XY'\)"),
     ],
 )
 def test_refusals(cp, shapes, options, text):

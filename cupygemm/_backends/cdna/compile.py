@@ -115,7 +115,9 @@ def _build_with_hiprtc(hiprtc: Any, text: str, options: tuple[str, ...], output:
             hiprtc.compileProgram(program, options)
         except hiprtc.NVRTCError as err:
             log = hiprtc.getProgramLog(program)
-            raise CompileError("hiprtc refuses the kernel", log, ("hiprtc", *options)) from err
+            raise CompileError(
+                "hiprtc cannot compile the kernel", log, ("hiprtc", *options)
+            ) from err
         # The binding drops the last byte, which is a NUL only of PTX text. An ELF ends in its
         # section headers, whose last field is small, so that byte is a NUL as well.
         output.write_bytes(hiprtc.getPTX(program) + b"\0")

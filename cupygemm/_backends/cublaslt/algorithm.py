@@ -65,7 +65,7 @@ class LtConfig:
 
 
 def config_of(algorithm: Algorithm) -> LtConfig:
-    """Return the settings of an algorithm; those that it does not have are 0."""
+    """Return the settings of an algorithm; 0 for those that it lacks."""
     lib, values = library(), {}
     for name, (attribute, kind) in _ATTRIBUTES.items():
         value, written = kind(), ctypes.c_size_t()
@@ -113,5 +113,5 @@ def algorithm_of(config: LtConfig, product: LtProduct) -> HeuristicResult:
     if not status:
         status = product.check(result)
     if status:
-        raise ValueError(f"cuBLASLt refuses {config.summary} (status {status})")
+        raise ValueError(f"cuBLASLt does not support {config.summary} (status {status})")
     return result

@@ -117,7 +117,7 @@ def read_cubin(data: bytes, name: str) -> tuple[int, int, int]:
         symbols = elf.get_section_by_name(".symtab")
         info = elf.get_section_by_name(".nv.info")
     except ELFError as err:
-        raise ValueError(f"no cubin: {err}") from err
+        raise ValueError(f"the cubin cannot be read: {err}") from err
     if code is None or symbols is None or info is None:
         raise ValueError(f"the cubin has no kernel {name!r}")
     indices = {i for i, symbol in enumerate(symbols.iter_symbols()) if symbol.name == name}
@@ -125,7 +125,7 @@ def read_cubin(data: bytes, name: str) -> tuple[int, int, int]:
     try:
         return found[_REGISTERS], found[_FRAME_SIZE], code.data_size
     except KeyError as err:
-        raise ValueError(f"the cubin does not tell what {name!r} takes") from err
+        raise ValueError(f"the cubin does not describe the parameters of kernel {name!r}") from err
 
 
 def _attributes(info: bytes) -> list[tuple[int, int, int]]:
@@ -139,5 +139,5 @@ def _attributes(info: bytes) -> list[tuple[int, int, int]]:
                 found.append((kind, *struct.unpack_from("<II", info, at)))
             at += size
         elif layout not in _PLAIN:
-            raise ValueError(f"an attribute of a cubin has format {layout:#x}")
+            raise ValueError(f"a cubin has an attribute of unknown format {layout:#x}")
     return found

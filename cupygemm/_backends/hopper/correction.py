@@ -115,7 +115,7 @@ def from_json(text: str) -> Network:
     found = json.loads(text)
     if tuple(found["features"]) != FEATURES:
         raise ValueError(
-            f"the weights are of other features: {found['features']}; refit them by "
+            f"the weights were fitted to other features, {found['features']}; refit them with "
             "python -m benchmarks.fit hopper --write"
         )
     weights = ("hidden", "hidden_bias", "out")

@@ -181,7 +181,7 @@ class ConfigColumns:
             setattr(self, name, np.array([getattr(config, name) for config in self.bases]))
 
     def taken(self, rows: NDArray[np.int64], split_k: Number, stream_k: Number) -> ConfigColumns:
-        """Return entries of some of these rows, with other divisions of k."""
+        """Return the entries of some of these rows, with other divisions of k."""
         found = ConfigColumns.__new__(ConfigColumns)
         found.bases, found.rows = self.bases, rows
         for name in self.FIELDS:

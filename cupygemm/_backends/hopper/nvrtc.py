@@ -47,8 +47,8 @@ def find_nvrtc() -> Nvrtc:
     library = find_library()
     if library is None:
         raise ToolchainError(
-            "no NVRTC: CuPy is not built for CUDA, and the package nvidia-cuda-nvrtc is not "
-            "installed, but kernels for Hopper are compiled by it"
+            "NVRTC, which compiles the kernels for Hopper, was not found: CuPy is not built for "
+            "CUDA, and the package nvidia-cuda-nvrtc is not installed"
         )
     return _LibraryNvrtc(library)
 
@@ -78,7 +78,9 @@ class _CupyNvrtc:
                 nvrtc.compileProgram(program, tuple(options))
             except nvrtc.NVRTCError as err:
                 log = nvrtc.getProgramLog(program)
-                raise CompileError("NVRTC refuses the kernel", log, ("nvrtc", *options)) from err
+                raise CompileError(
+                    "NVRTC cannot compile the kernel", log, ("nvrtc", *options)
+                ) from err
             return bytes(nvrtc.getCUBIN(program)), str(nvrtc.getProgramLog(program))
         finally:
             nvrtc.destroyProgram(program)
@@ -110,7 +112,7 @@ class _LibraryNvrtc:
             status = self._library.nvrtcCompileProgram(program, len(options), arguments)
             log = self._text(program, "ProgramLog").rstrip(b"\0").decode()
             if status:
-                raise CompileError("NVRTC refuses the kernel", log, ("nvrtc", *options))
+                raise CompileError("NVRTC cannot compile the kernel", log, ("nvrtc", *options))
             return self._text(program, "CUBIN"), log
         finally:
             self._call("DestroyProgram", ctypes.byref(program))

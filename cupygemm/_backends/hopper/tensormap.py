@@ -74,7 +74,7 @@ def encode(
         check_status(status)
     except RuntimeError as err:  # CUDADriverError
         raise ValueError(
-            f"the driver refuses a tensor map ({err}): {dtype} at {address:#x}, "
+            f"the driver cannot encode a tensor map ({err}): {dtype} at {address:#x}, "
             f"extents {tuple(extents)}, pitches {tuple(pitches)} bytes, boxes of {tuple(box)}"
         ) from err
     return ctypes.string_at(place, MAP_BYTES)

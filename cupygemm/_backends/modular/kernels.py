@@ -56,7 +56,7 @@ class Kernels:
         return self._load(RESIDUES, along_k, along_k=along_k, moduli=self.moduli)
 
     def reconstruct(self, across: int) -> Launch:
-        """Return the kernel that puts residues together, `across` threads in a row."""
+        """Return the kernel that reconstructs numbers from residues, `across` threads a row."""
         return self._load(RECONSTRUCT, across, across=across, moduli=self.moduli)
 
     def _load(self, kind: KernelKind, key: int, **config: int | bool) -> Launch:

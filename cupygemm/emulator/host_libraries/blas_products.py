@@ -217,7 +217,7 @@ class Products(HipBlasHandles):
     ) -> None:
         types = [_data_type(each) for each in (type_a, type_b, type_c)]
         if compute_type not in _COMPUTE:
-            raise LibraryError("invalid_enum", f"{compute_type} is no hipblasComputeType_t")
+            raise LibraryError("invalid_enum", f"{compute_type} is not a hipblasComputeType_t")
         compute = np.dtype(_COMPUTE[compute_type])
         if types[2].kind == "c":
             compute = np.result_type(compute, np.complex64)

@@ -22,7 +22,7 @@ _connected: list[Any] = []
 
 
 def connect(library: HostLibrary) -> ctypes.CDLL:
-    """Load a library, under the name that CuPy's modules ask for, with its functions in place.
+    """Load a stand-in under the library's name, and connect its functions.
 
     Parameters
     ----------

@@ -112,7 +112,7 @@ class Plan:
 
 
 class HipFft(HostLibrary):
-    """hipFFT, as far as CuPy binds it."""
+    """The part of hipFFT that CuPy binds."""
 
     stem = "hipfft"
     soname = "libhipfft.so.0"

@@ -248,7 +248,7 @@ class Link:
         except OSError as err:
             raise CommunicatorError(
                 "the process that made the unique id does not answer: has it ended, or is the "
-                "communicator complete already?"
+                "communicator already complete?"
             ) from err
         self._connection.send_bytes(json.dumps({"rank": rank, "size": size}).encode())
 

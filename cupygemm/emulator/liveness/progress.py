@@ -41,7 +41,7 @@ class Progress:
         self._write("")
 
     def due(self, now: float) -> bool:
-        """Tell whether the line is to be written again at the time `now` of `perf_counter`."""
+        """Return whether the line must be written again at the time `now` of `perf_counter`."""
         return now >= self._next
 
     def show(self, now: float, finished: int, waves: int, waiting: int) -> None:

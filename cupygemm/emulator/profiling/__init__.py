@@ -262,7 +262,7 @@ def profile(*, clock_mhz: float | None = None, sample: int | None = None) -> Ite
     if clock_mhz is not None and clock_mhz <= 0:
         raise ValueError(f"clock_mhz={clock_mhz}: the clock must be positive")
     if sample is not None and sample < 1:
-        raise ValueError(f"sample={sample}: a sample has at least 1 workgroup")
+        raise ValueError(f"sample={sample}: the sample must be at least 1 workgroup")
     collected = Profile(clock_mhz, sample)
     run_deferred()
     active.append(collected)

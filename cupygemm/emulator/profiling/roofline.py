@@ -32,7 +32,7 @@ def roof(profile: KernelCounts) -> tuple[str, float]:
     found = [(flop, "MFMA", kind) for kind, flop in profile.matrix_flop.items()]
     found += [(flop, "VALU", kind) for kind, flop in profile.vector_flop.items()]
     if not found:
-        raise ValueError(f"{profile.kernel} does no floating-point operations")
+        raise ValueError(f"{profile.kernel} executes no floating-point operations")
     _, unit, kind = max(found)
     rates = part.matrix_flop_per_clock if unit == "MFMA" else part.vector_flop_per_clock
     return f"{unit} {kind}", rates[kind] * target.num_cus * target.clock_mhz * 1e6
@@ -51,7 +51,7 @@ def draw(kernels: Sequence[KernelCounts], path: Path) -> None:
     """Draw kernels under the rooflines of their part; see `Profile.roofline`."""
     drawn = [kernel for kernel in kernels if kernel.flop and kernel.hbm_bytes]
     if not drawn:
-        raise ValueError("no profiled kernel does floating-point operations on global memory")
+        raise ValueError("no profiled kernel executes floating-point operations on global memory")
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure

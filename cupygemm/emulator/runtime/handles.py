@@ -88,7 +88,7 @@ class Handles:
         ----------
         stream : int
         label : str
-            What it is, for reports and pictures of graphs.
+            A description for reports and pictures of graphs.
         run : callable
             Called with the work's place in the stream.
         kind : {"device", "host", "graph"}
@@ -143,7 +143,7 @@ class Handles:
         return operation
 
     def check_not_captured(self, stream: int, what: str) -> None:
-        """Raise if a call would have to wait for a stream that is being captured."""
+        """Raise an error if a call would wait for a stream that is being captured."""
         capture = self.captures.get(stream)
         if capture is not None:
             raise capture.fail(

@@ -167,7 +167,7 @@ def test_the_correction_is_read_as_it_was_written_and_names_its_features():
     again = correction.from_json(text)
     for name in ("mean", "deviation", "hidden", "hidden_bias", "out", "bias"):
         assert np.array_equal(getattr(again, name), getattr(weights, name))
-    with pytest.raises(ValueError, match="weights are of other features"):
+    with pytest.raises(ValueError, match="weights were fitted to other features"):
         correction.from_json(text.replace("three consumers", "four consumers"))
 
 
