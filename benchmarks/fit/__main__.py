@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.fit.constants_file import origin_of, provenance, write
-from benchmarks.fit.design import design, models_design
+from benchmarks.fit.design import design, models_design, near_design
 from benchmarks.fit.samples import Product, SampleFile, compact
 from benchmarks.fit.sweep import FIRST, OTHERS, Kernels, dry_run, sweep
 
@@ -38,9 +38,17 @@ def _add_sweep(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--products", type=int, help="how many at most")
     parser.add_argument(
         "--design",
-        choices=("all", "models"),
+        choices=("all", "models", "near"),
         default="all",
-        help="models: layers of public models, warm and cold, on CUDA",
+        help="models: layers of public models; near: extents near them; both also cold, on CUDA",
+    )
+    parser.add_argument(
+        "--rows",
+        type=int,
+        nargs=2,
+        default=(1, 1024),
+        metavar=("LEAST", "MOST"),
+        help="of the products of the design near; default: 1 1024",
     )
     parser.add_argument("--seed", type=int, default=0, help="of the design")
     parser.add_argument("--first", type=int, default=FIRST, help="kernels that the model prefers")
@@ -136,7 +144,7 @@ def _sweep(options: argparse.Namespace) -> None:
     if options.dry_run is not None:
         from benchmarks.fit.hopper_kernels import H200, HopperKernels
 
-        drawn = {"all": design, "models": models_design}[options.design](options.seed)
+        drawn = _design(options)
         dry_run(HopperKernels(H200), drawn, options.dry_run, **shown)
         return
     kernels, products = _subject(options)
@@ -151,14 +159,19 @@ def _sweep(options: argparse.Namespace) -> None:
     )
 
 
+def _design(options: argparse.Namespace) -> Iterator[Product]:
+    """Return the products that were asked for."""
+    if options.design == "near":
+        return near_design(options.seed, tuple(options.rows))
+    return {"all": design, "models": models_design}[options.design](options.seed)
+
+
 def _subject(options: argparse.Namespace) -> tuple[Kernels, Iterator[Product]]:
     """Return the kernels of the device, and the products that it measures."""
     if options.device == "cuda":
         from benchmarks.fit.hopper_kernels import HopperKernels
 
-        if options.design == "models":
-            return HopperKernels(cold=True), models_design(options.seed)
-        return HopperKernels(), design(options.seed)
+        return HopperKernels(cold=options.design != "all"), _design(options)
     if options.device == "emulated":
         from cupygemm import emulator
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from benchmarks.fit.samples import Product
-from benchmarks.models.layers import MODELS, VISION
+from benchmarks.models.layers import HELD_OUT, MODELS, VISION
 
 TOKENS = (
     1,
@@ -66,6 +66,7 @@ OTHER_TYPES = (
 _MOST = {"f64": 1 << 36, "tf32x3": 1 << 37, "tf32": 1 << 39}
 _MOST_OTHERS = 1 << 40
 _MOST_OF_MODELS = 1 << 39
+_NEARBY = 1.5
 _LEAST_BYTES = 16
 
 
@@ -99,6 +100,42 @@ def models_design(seed: int = 0) -> Iterator[Product]:
             group="model",
         )
         if product not in seen and product.multiply_adds <= _MOST_OF_MODELS:
+            seen.add(product)
+            yield product
+
+
+def near_design(seed: int = 0, rows: tuple[int, int] = (1, 1024)) -> Iterator[Product]:
+    """Yield products near the layers of public models without end, none twice.
+
+    Each extent of a layer is multiplied by up to `_NEARBY` or divided by it. No layer of the models
+    that the choice is not trained on is among the products.
+
+    Parameters
+    ----------
+    seed : int
+    rows : (int, int)
+        The fewest and the most rows.
+    """
+    rng = random.Random(seed)  # noqa: S311
+    held_out = {nk for layers in HELD_OUT.values() for nk in layers.values()}
+    seen: set[Product] = set()
+    while True:
+        kind = "f16" if rng.random() < 0.1 else "bf16"
+        unit = 8 if rng.random() < 0.25 else 64
+        _, *of_layer = _layer(rng, "layer").shape
+        n, k = (
+            _log_uniform(rng, max(unit, extent / _NEARBY), extent * _NEARBY, unit)
+            for extent in of_layer
+        )
+        product = Product(
+            shape=(_log_uniform(rng, *rows), n, k),
+            operands=kind,
+            result=kind,
+            layout=rng.choice(("NN", "NT")),
+            group="wide",
+        )
+        new = product not in seen and (n, k) not in held_out
+        if new and product.multiply_adds <= _MOST_OF_MODELS:
             seen.add(product)
             yield product
 
@@ -157,7 +194,7 @@ def _of_type(rng: random.Random, operands: str, result: str) -> Product:
     return Product(shape=shape, operands=operands, result=result, layout=layout, group=kind)
 
 
-def _log_uniform(rng: random.Random, least: int, most: int, unit: int = 1) -> int:
+def _log_uniform(rng: random.Random, least: float, most: float, unit: int = 1) -> int:
     """Return a multiple of `unit` from `least` to `most`, as often from each octave."""
     value = math.exp(rng.uniform(math.log(least), math.log(most)))
     return max(1, round(value / unit)) * unit

@@ -7,10 +7,11 @@ from collections import Counter
 import pytest
 
 from benchmarks.fit import __main__ as command
-from benchmarks.fit.design import LAYOUTS, OTHER_TYPES, ROUND, design
+from benchmarks.fit.design import LAYOUTS, OTHER_TYPES, ROUND, design, near_design
 from benchmarks.fit.hopper_kernels import H200, HopperKernels
 from benchmarks.fit.samples import Product, Sample, SampleFile, Timing, compact
 from benchmarks.fit.sweep import compiled, sweep
+from benchmarks.models.layers import HELD_OUT
 
 
 class FakeKernels:
@@ -51,6 +52,19 @@ def test_the_design_is_balanced_and_repeatable():
     groups = Counter(product.group for product in drawn if product.operands == "bf16")
     for group, count in ROUND.items():
         assert 7 * count <= groups[group] <= 12 * count
+
+
+def test_products_near_layers_have_the_rows_that_were_asked_for_and_no_held_out_extents():
+    drawn = list(itertools.islice(near_design(3, (257, 700)), 300))
+    assert drawn == list(itertools.islice(near_design(3, (257, 700)), 300))
+    assert len(set(drawn)) == len(drawn)
+    rows = [product.shape[0] for product in drawn]
+    assert 257 <= min(rows) < 300
+    assert 650 < max(rows) <= 700
+    held_out = {nk for layers in HELD_OUT.values() for nk in layers.values()}
+    assert not held_out & {product.shape[1:] for product in drawn}
+    kernels = HopperKernels(H200)
+    assert all(kernels.candidates(product, 4, 2) for product in drawn[:20])
 
 
 def test_products_of_the_design_have_kernels():
