@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from collections.abc import Sequence
+import weakref
+from collections.abc import Callable, Sequence
 from typing import Any
 
 TYPES = {"bfloat16": 14, "float16": 2, "float32": 0, "float64": 1, "complex64": 4, "complex128": 5}
@@ -76,6 +77,14 @@ def handle(device: int) -> ctypes.c_void_p:
     return made
 
 
+def _destroy_with(owner: Any, destroy: Callable[..., Any], pointer: ctypes.c_void_p) -> None:
+    """Destroy what a pointer leads to when its owner goes, unless the interpreter ends first.
+
+    At the interpreter's end modules are taken apart, and the process frees the memory anyway.
+    """
+    weakref.finalize(owner, destroy, pointer).atexit = False
+
+
 class Matrices:
     """A matrix, or a stack of them, as cuBLASLt describes it.
 
@@ -99,6 +108,7 @@ class Matrices:
             ctypes.byref(self.layout), self.type, *extents
         )
         check(created, "cublasLtMatrixLayoutCreate")
+        _destroy_with(self, library().cublasLtMatrixLayoutDestroy, self.layout)
         if count > 1:
             self._set(_LAYOUT_BATCH_COUNT, ctypes.c_int32(count))
             self._set(_LAYOUT_BATCH_STRIDE, ctypes.c_int64(stride))
@@ -108,10 +118,6 @@ class Matrices:
             self.layout, attribute, ctypes.byref(value), ctypes.c_size_t(ctypes.sizeof(value))
         )
         check(status, "cublasLtMatrixLayoutSetAttribute")
-
-    def __del__(self) -> None:
-        if getattr(self, "layout", None):
-            library().cublasLtMatrixLayoutDestroy(self.layout)
 
 
 class LtProduct:
@@ -156,6 +162,7 @@ class LtProduct:
             ctypes.byref(self.description), compute, TYPES[scale.name]
         )
         check(created, "cublasLtMatmulDescCreate")
+        _destroy_with(self, lib.cublasLtMatmulDescDestroy, self.description)
         for attribute, value in zip((_DESC_TRANSA, _DESC_TRANSB), operations, strict=True):
             given = ctypes.c_int32(value)
             status = lib.cublasLtMatmulDescSetAttribute(
@@ -163,10 +170,6 @@ class LtProduct:
             )
             check(status, "cublasLtMatmulDescSetAttribute")
         self.one, self.zero = np.ones(1, scale), np.zeros(1, scale)
-
-    def __del__(self) -> None:
-        if getattr(self, "description", None):
-            library().cublasLtMatmulDescDestroy(self.description)
 
     def algorithms(self, most: int, *, workspace_bytes: int) -> list[HeuristicResult]:
         """Return the algorithms that the heuristics offer, the one that they prefer first."""

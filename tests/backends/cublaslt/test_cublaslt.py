@@ -6,6 +6,8 @@ The substitute multiplies in host memory, and the arrays are those of the modell
 from __future__ import annotations
 
 import ctypes
+import subprocess
+import sys
 from types import SimpleNamespace
 
 import ml_dtypes
@@ -18,6 +20,7 @@ from cupygemm._request.layout import Operand, contiguous
 from cupygemm._request.options import Options
 from cupygemm._request.request import make_request
 from tests.backends.cublaslt.fake_library import ALGORITHMS, WORKSPACE_BYTES, FakeLibrary
+from tests.conftest import ROOT
 
 GPU = DeviceProperties(index=0, name="a GPU", is_hip=False, is_emulated=False, values={})
 
@@ -191,3 +194,41 @@ def test_everything_that_is_made_is_destroyed(lt, memory):
 def test_a_heuristic_result_has_the_size_of_the_struct():
     """``cublasLtMatmulHeuristicResult_t``: 64 + 8 + 4 + 4 + 16 bytes."""
     assert ctypes.sizeof(library.HeuristicResult) == 96
+
+
+def test_descriptions_are_destroyed_with_their_owners(lt):
+    before = set(lt.records)
+    matrices = library.Matrices("float32", 4, 4, 4)
+    described = library.LtProduct(
+        matrices,
+        matrices,
+        matrices,
+        operations=(library.OP_N, library.OP_N),
+        compute=library.COMPUTE_32F,
+        scale=np.dtype(np.float32),
+    )
+    created = set(lt.records) - before - {described.handle.value}
+    assert len(created) == 2
+    del described, matrices
+    assert not created & set(lt.records)
+
+
+def test_descriptions_that_outlive_the_interpreter_print_nothing():
+    program = """
+import atexit
+
+@atexit.register  # first, so it is the last to be called
+def take_apart():
+    library.library = None
+    kept.clear()
+
+from cupygemm._backends.cublaslt import library
+from tests.backends.cublaslt.fake_library import FakeLibrary
+fake = FakeLibrary()
+library.library = lambda: fake
+kept = [library.Matrices("float32", 4, 4, 4)]
+print(len(fake.records))
+"""
+    command = [sys.executable, "-c", program]
+    ended = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "1\n", "")
