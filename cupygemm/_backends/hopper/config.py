@@ -79,6 +79,8 @@ class HopperArch:
         The clock under load.
     hbm_bytes_per_clock : int
         The memory bandwidth of the GPU, for what L2 does not hold.
+    l2_bytes : int
+        The size of L2, of both of its halves together.
     """
 
     name: str = "sm_90a"
@@ -86,11 +88,13 @@ class HopperArch:
     num_sms: int = 132
     clock_mhz: int = 1700
     hbm_bytes_per_clock: int = 2500
+    l2_bytes: int = 60 << 20
 
     @classmethod
     def of_device(cls, part: str, values: Mapping[str, Any]) -> HopperArch:
         """Return a GPU, given its name and the properties that CUDA reports."""
         arch = cls(part=part, num_sms=values["multiProcessorCount"])
+        arch = replace(arch, l2_bytes=values.get("l2CacheSize") or arch.l2_bytes)
         kilohertz, bits = values.get("memoryClockRate", 0), values.get("memoryBusWidth", 0)
         if not kilohertz or not bits:
             return arch

@@ -17,6 +17,7 @@ from cupygemm._backends.hopper import fp64, tf32x3
 from cupygemm._backends.hopper.compile import Cubin, compile_cubin
 from cupygemm._backends.hopper.config import HopperArch, HopperConfig
 from cupygemm._backends.hopper.copies import NUM_TERMS, OperandCopy
+from cupygemm._backends.hopper.early_start import starts_early
 from cupygemm._backends.hopper.launch import Geometry
 from cupygemm._backends.hopper.orientation import as_computed, transposed
 from cupygemm._backends.hopper.select import HopperSelection, select
@@ -52,6 +53,8 @@ class HopperChoice:
     c_direct : str or None
         Why the result is stored without TMA; None if TMA stores it.
     num_sms : int
+    starts_early : bool
+        The GEMM may start before the previous work has ended, see `early_start`.
     lower_triangle : bool
         The kernel computes the lower triangle of C, and a second one mirrors it.
     block_scales : BlockScales or None
@@ -70,6 +73,7 @@ class HopperChoice:
     b_copy: OperandCopy | None
     c_direct: str | None
     num_sms: int
+    starts_early: bool = True
     lower_triangle: bool = False
     block_scales: BlockScales | None = None
     row_groups: RowGrouping | None = None
@@ -196,6 +200,9 @@ def choose(
         b_copy=_copy(b, given.b_dtype, given.b_align, transposes=b_transposes, low_term=1),
         c_direct=c.why_not_stored(problem.c_align),
         num_sms=arch.num_sms,
+        starts_early=starts_early(
+            selection.config, problem, num_sms=arch.num_sms, l2_bytes=arch.l2_bytes
+        ),
     )
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
 from cupygemm._backends.hopper.compile import compile_cubin, load
 from cupygemm._backends.hopper.config import TMA_BYTES
 from cupygemm._backends.hopper.copies import behind, pad_pair
+from cupygemm._backends.hopper.enqueue import in_order
 from cupygemm._backends.hopper.launch import (
     AddLaunch,
     FinishLaunch,
@@ -59,7 +61,8 @@ def make_product(choice: HopperChoice) -> Callable[..., None]:
 
     geometry, config = choice.geometry(), choice.config
     units = config.num_units(choice.problem)
-    gemm = GemmLaunch(load(choice.gemm), geometry, config, units=units, num_sms=choice.num_sms)
+    with contextlib.nullcontext() if choice.starts_early else in_order():
+        gemm = GemmLaunch(load(choice.gemm), geometry, config, units=units, num_sms=choice.num_sms)
     prepare = make_preparation(choice)
     cut = config.split_k > 1 or config.stream_k > 0
     plain = not choice.lower_triangle and choice.block_scales is None and choice.row_groups is None

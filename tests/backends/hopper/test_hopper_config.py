@@ -177,3 +177,9 @@ def test_the_bandwidth_is_that_of_the_device(kilohertz, bits, bytes_per_clock):
     values = {"multiProcessorCount": 114, "memoryClockRate": kilohertz, "memoryBusWidth": bits}
     arch = HopperArch.of_device("a GPU", values)
     assert arch == HopperArch(part="a GPU", num_sms=114, hbm_bytes_per_clock=bytes_per_clock)
+
+
+def test_the_size_of_l2_is_that_of_the_device():
+    values = {"multiProcessorCount": 114, "l2CacheSize": 50 << 20}
+    assert HopperArch.of_device("a GPU", values).l2_bytes == 50 << 20
+    assert HopperArch.of_device("a GPU", {**values, "l2CacheSize": 0}).l2_bytes == 60 << 20
