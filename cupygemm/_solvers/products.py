@@ -72,7 +72,7 @@ def subtract_product(a: Array, b: Array, c: Array, rounding: Rounding = EXACT) -
     if not c.size or not a.shape[-1]:
         return
     if rounding.dtype is not None:
-        a, b = a.astype(rounding.dtype), b.astype(rounding.dtype)
+        a, b = (each.astype(rounding.dtype, copy=False) for each in (a, b))
     if rounding.by_residues or _adds_in_place(c.dtype, rounding):
         _multiply_by_kernel(a, b, c, rounding, _minus_product(c))
     elif rounding == EXACT and _calls_blas(c):
@@ -123,7 +123,8 @@ def _adds_in_place(dtype: np.dtype[Any], rounding: Rounding) -> bool:
 def _kernels_add(index: int, dtype: np.dtype[Any], rounding: Rounding) -> bool:
     import cupy
 
-    c = cupy.empty((256, 256), dtype)
+    # Some types are multiplied by cuBLAS where the matrices are small.
+    c = cupy.empty((2048, 2048), dtype)
     a = c if rounding.dtype is None else cupy.empty(c.shape, rounding.dtype)
     given = CallOptions(precision=rounding.precision, epilogue=_minus_product(c))
     request = replace(check_call(a, a, c, given=given).request, aliased=False)

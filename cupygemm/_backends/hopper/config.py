@@ -31,7 +31,8 @@ PRODUCTS: ProductTable = MappingProxyType(
         **dict.fromkeys(
             ("bf16", "f16", *FLOAT8), Outputs(plain=_FLOATS, fused=(*_FLOATS, *_BYTES_FUSED))
         ),
-        **dict.fromkeys(("tf32", "tf32x3"), Outputs(plain=_FLOATS)),
+        "tf32": Outputs(plain=_FLOATS),
+        "tf32x3": Outputs(plain=_FLOATS, fused=("f32",)),
         "i8": Outputs(plain=("i8", "i32"), fused=("bf16", "f16", "f32", *_BYTES_FUSED)),
         "f64": Outputs(plain=("f64", "f32"), fused=("f64", "f32")),
         # Requests only: kernels multiply unsigned bytes as signed ones, since the product wraps.
