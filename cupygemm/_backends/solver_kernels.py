@@ -12,5 +12,7 @@ GRAM_SUMS = "hopper/gram_sums.cuh"
 """The header for the products of the columns of a QR block in fp64, for such teams."""
 UPDATE_BLOCK = KernelKind("update_block", "=QQQqqqqqqqiiii", "hopper/{}.cu")
 """A product inside a panel."""
+PANEL_PRODUCT = KernelKind("panel_product", "=QQQqqqqqqqiiii", "hopper/{}.cu")
+"""A product of blocks of float32 inside a panel, nearly exact."""
 SOLVE_TILES = KernelKind("solve_tiles", "=QqqqQqqqQQiiii", "hopper/{}.cu")
 """A Cholesky factorisation, or a triangular system with many right-hand sides, in one launch."""

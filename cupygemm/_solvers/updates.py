@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from cupygemm._backends.kernel_kind import Call, Launch
-from cupygemm._backends.solver_kernels import UPDATE_BLOCK
+from cupygemm._backends.solver_kernels import PANEL_PRODUCT, UPDATE_BLOCK
 from cupygemm._solvers.blocks import has_tile_kernels
 from cupygemm._solvers.kernels import PANEL_UPDATE, load
 from cupygemm._solvers.matrices import Layout, Matrices
@@ -16,6 +16,9 @@ _TILE, _THREADS = 64, 256
 _DEPTH, _PAD, _VECTOR_BYTES = 32, 4, 16
 BLOCK_ELEMENTS = _TILE * (_DEPTH + _PAD) + _DEPTH * (_TILE + _PAD)
 """The elements of a workgroup's operands in shared memory."""
+PRODUCT_STAGES = 4
+PRODUCT_BYTES = 4 * PRODUCT_STAGES * (_TILE * (_DEPTH + 4) + _DEPTH * (_TILE + 8))
+"""The slabs of both operands that products of float32 hold in shared memory, and their bytes."""
 Position = tuple[int, int]
 Place = tuple[int, int, int]
 """The address of a block, and the elements from a row and from a matrix to the next."""
@@ -82,6 +85,7 @@ def block_product(
     *,
     batches: int = 1,
     subtract: bool = False,
+    exact: bool = True,
 ) -> Call:
     """Return the launch that stores a product of blocks of different matrices.
 
@@ -97,9 +101,15 @@ def block_product(
         The products.
     subtract : bool
         Whether to subtract the product from what is there instead.
+    exact : bool
+        Whether to multiply as in the type. If not, tf32 terms may be multiplied, and the addresses
+        and strides of the factors are multiples of 16 bytes.
     """
     m, n, k = extents
-    launch = _load(dtype, hermitian=False, replaces=not subtract)
+    if not exact and dtype.char == "f" and has_tile_kernels(dtype):
+        launch = _load_product(replaces=not subtract)
+    else:
+        launch = _load(dtype, hermitian=False, replaces=not subtract)
     arguments = (
         left[0],
         right[0],
@@ -123,6 +133,19 @@ def _load_block(a: Matrices | Layout) -> Launch:
     """Return the kernel that multiplies by mma.sync."""
     return load(
         UPDATE_BLOCK, a.dtype, 128, depth=_DEPTH, shared_bytes=BLOCK_ELEMENTS * a.dtype.itemsize
+    )
+
+
+def _load_product(*, replaces: bool) -> Launch:
+    """Return the kernel that multiplies tf32 terms by mma.sync."""
+    return load(
+        PANEL_PRODUCT,
+        np.dtype("f"),
+        128,
+        depth=_DEPTH,
+        stages=PRODUCT_STAGES,
+        replaces=replaces,
+        shared_bytes=PRODUCT_BYTES,
     )
 
 

@@ -21,7 +21,7 @@ launches of a panel are prepared once for matrices of one size (launch_rows.py).
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -51,7 +51,7 @@ PANEL = 512
 _WINDOW_ROWS = 160
 _LANES, _WIDTH = 32, 8
 _MOVES_BYTES = 8 * 512  # of a tile
-_LARGEST_INVERSE = 2048
+_LARGEST_INVERSE = 1024
 _BOTH, _LOWER, _UPPER, _MOVES, _INFO, _SCRATCH = map(region, range(1, 7))
 _DTYPE = np.dtype("f")
 
@@ -139,8 +139,8 @@ def factor(both: Matrices, rounding: Rounding) -> WindowedFactors:
     moves = cupy.empty(size // TILE * _MOVES_BYTES, "uint8")
     scratch = cupy.empty((PANEL // 2, PANEL // 2), _DTYPE)
     starts = [each.data.ptr for each in (lower, upper, moves, info, scratch)]
-    panels = [_Panel(both, starts, range(i, i + PANEL)) for i in range(0, size, PANEL)]
-    update = functools.partial(_update, both, lower, rounding)
+    exact = rounding == EXACT
+    panels = [_Panel(both, starts, range(i, i + PANEL), exact) for i in range(0, size, PANEL)]
     panels[0].factor()
     for number, panel in enumerate(panels):
         following = range(panel.columns.stop, min(panel.columns.stop + PANEL, size))
@@ -148,15 +148,20 @@ def factor(both: Matrices, rounding: Rounding) -> WindowedFactors:
         if not following:
             panel.move_others()
             break
-        update(number, following)
+        start = second + panel.columns.start
+        of_l = both.block(slice(panel.columns.stop, size), slice(start, start + PANEL))
+        if rounding.dtype is not None:
+            of_l = of_l.astype(rounding.dtype)
+        update = functools.partial(_update, both, lower[number], of_l, rounding, number)
+        update(following)
         others = range(following.stop, size)
         if len(others) >= blocks.LIMITS.ahead:
             with beside(panels[number + 1].factor, blocks.LIMITS.spared):
                 panel.move_others()
-                update(number, others)
+                update(others)
         else:
             panel.move_others()
-            update(number, others)
+            update(others)
             panels[number + 1].factor()
     factors = both.array[0, :, second : second + size]
     _join_upper(factors, upper)
@@ -165,19 +170,18 @@ def factor(both: Matrices, rounding: Rounding) -> WindowedFactors:
     return WindowedFactors(factors, lower, upper, order, info)
 
 
-def _update(both: Matrices, lower: Array, rounding: Rounding, number: int, columns: range) -> None:
+def _update(
+    both: Matrices, inverse: Array, of_l: Array, rounding: Rounding, number: int, columns: range
+) -> None:
     """Solve for a panel's rows of U in some columns, and subtract its product from the rest."""
     if not columns:
         return
     second, start = _second(both.m), number * PANEL
     panel, below = slice(start, start + PANEL), slice(start + PANEL, both.m)
     of_a = slice(columns.start, columns.stop)
-    of_u = slice(second + columns.start, second + columns.stop)
-    of_l = slice(second + start, second + start + PANEL)
-    store_product(lower[number], both.block(panel, of_a), both.block(panel, of_u), _fine(rounding))
-    subtract_product(
-        both.block(below, of_l), both.block(panel, of_u), both.block(below, of_a), rounding
-    )
+    of_u = both.block(panel, slice(second + columns.start, second + columns.stop))
+    store_product(inverse, both.block(panel, of_a), of_u, _fine(rounding))
+    subtract_product(of_l, of_u, both.block(below, of_a), rounding)
 
 
 def _fine(rounding: Rounding) -> Rounding:
@@ -194,11 +198,13 @@ class _Panel:
     starts : sequence of int
         The addresses of regions from `_LOWER` on.
     columns : range
+    exact : bool
+        Whether products multiply as in float32.
     """
 
-    def __init__(self, both: Matrices, starts: Sequence[int], columns: range) -> None:
+    def __init__(self, both: Matrices, starts: Sequence[int], columns: range, exact: bool) -> None:
         start = both.address(0, 0)
-        prepared = _prepared(both.layout(_BOTH), columns, current_device())
+        prepared = _prepared(both.layout(_BOTH), columns, exact, current_device())
         self.columns = columns
         self._prepared = prepared
         self._launches: PlacedRows = prepared.launches.at(start, *starts)
@@ -233,11 +239,12 @@ class _Prepared(NamedTuple):
 
 
 @functools.lru_cache(maxsize=512)
-def _prepared(both: Layout, panel: range, index: int) -> _Prepared:
+def _prepared(both: Layout, panel: range, exact: bool, index: int) -> _Prepared:
     size, second = both.m, _second(both.m)
     tiles = range(panel.start, panel.stop, TILE)
-    factor = [call for first in tiles for call in _factor_tile(both, panel, first)]
-    factor += _join_lower(both, panel)
+    multiply = functools.partial(block_product, _DTYPE, exact=exact)
+    factor = [call for first in tiles for call in _factor_tile(both, panel, first, multiply)]
+    factor += _join_lower(both, panel, multiply)
     end = min(panel.stop + PANEL, size)
     of_next, of_others = range(panel.stop, end), range(end, second + panel.start)
     following = [_move(both, first, of_next) for first in tiles if of_next]
@@ -258,7 +265,9 @@ def _moves_of(first: int) -> int:
     return _MOVES + first // TILE * _MOVES_BYTES
 
 
-def _factor_tile(both: Layout, panel: range, first: int) -> list[Call]:
+def _factor_tile(
+    both: Layout, panel: range, first: int, multiply: Callable[..., Call]
+) -> list[Call]:
     """Return the launches that factor a tile, and apply it within its panel."""
     size, second, end = both.m, _second(both.m), first + TILE
     below, across = size - end, panel.stop - end
@@ -289,7 +298,6 @@ def _factor_tile(both: Layout, panel: range, first: int) -> list[Call]:
         return both.address(row, column), both.pitch, 0
 
     lower, upper = (_LOWER + offset, PANEL, 0), (_UPPER + offset, PANEL, 0)
-    multiply = functools.partial(block_product, _DTYPE)
     if below:
         of_l = place(end, second + first)
         calls.append(multiply(place(end, first), upper, of_l, (below, TILE, TILE)))
@@ -301,7 +309,7 @@ def _factor_tile(both: Layout, panel: range, first: int) -> list[Call]:
     return calls
 
 
-def _join_lower(both: Layout, panel: range) -> list[Call]:
+def _join_lower(both: Layout, panel: range, multiply: Callable[..., Call]) -> list[Call]:
     """Return the launches that join the inverses of a panel's tiles of L to one of the panel.
 
     The inverse of ((A, 0), (L, B)) is ((A^-1, 0), (-B^-1 L A^-1, B^-1)).
@@ -317,9 +325,9 @@ def _join_lower(both: Layout, panel: range) -> list[Call]:
         last = start + 4 * half * (PANEL + 1), PANEL, stride
         target = start + 4 * half * PANEL, PANEL, stride
         between = _SCRATCH, half, half * half
-        multiply = functools.partial(block_product, _DTYPE, extents=(half,) * 3, batches=batches)
-        calls.append(multiply((of_l, both.pitch, step * (both.pitch + 1)), first, between))
-        calls.append(multiply(last, between, target, subtract=True))  # from zeros
+        between_blocks = functools.partial(multiply, extents=(half,) * 3, batches=batches)
+        calls.append(between_blocks((of_l, both.pitch, step * (both.pitch + 1)), first, between))
+        calls.append(between_blocks(last, between, target, subtract=True))  # from zeros
     return calls
 
 

@@ -27,6 +27,15 @@ CUPYGEMM_INLINE void mma_m16n8k8(double *d, const Fragment &a, const Fragment &a
                    "d"(b.k[1]));
 }
 
+// The same of tf32 numbers, which lie alike, with sums in fp32. The elements of A are (g, t),
+// (g + 8, t), (g, t + 4) and (g + 8, t + 4) of (row, k).
+CUPYGEMM_INLINE void mma_m16n8k8(float *d, const u32 (&a)[4], const u32 (&b)[2]) {
+    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, "
+                 "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
 // d += a b, for the four sums from `d` on: rows g and g + 8, columns 2 t and 2 t + 1. A register of
 // lane 4 g + t holds two elements along k, from 2 t on, of row g of an 8 x 8 matrix: those of A are
 // its quarters in the order (0, 0), (8, 0), (0, 8), (8, 8) of (row, k), and those of B the columns'

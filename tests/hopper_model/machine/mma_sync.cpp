@@ -43,6 +43,25 @@ void multiply(Arguments &args) {
     }
 }
 
+// tf32 numbers that lie alike, with sums in fp32. The low bits of the registers are not read.
+void multiply_tf32(Arguments &args) {
+    constexpr u32 depth = 8, of_a = 4, of_b = 2;
+    const auto &value = shared_fragments(args, of_a, of_b);
+    const u32 lane = running->index % warp_size;
+    const auto number = [](u64 bits) {
+        return __builtin_bit_cast(float, static_cast<u32>(bits) & ~0x1fffu);
+    };
+    const u32 g = lane / 4, t = lane % 4;
+    for (u32 i = 0; i < 4; ++i) {
+        const u32 below = i / 2, column = 2 * t + i % 2;
+        float sum = args.real(3, i);
+        for (u32 k = 0; k < depth; ++k)
+            sum += number(value[4 * g + k % 4][k / 4 * 2 + below]) *
+                   number(value[4 * column + k % 4][of_a + k / 4]);
+        args.set(0, __builtin_bit_cast(u32, sum), i);
+    }
+}
+
 // 16-bit floats, two in a register, with sums in fp32. Lane 4 g + t has rows g and g + 8 of A in
 // turn, and column g of B, at k = 2 t and 2 t + 1, and then at 8 more.
 void multiply_halves(Arguments &args) {
@@ -68,6 +87,7 @@ void multiply_halves(Arguments &args) {
 
 const Opcode mma_sync_opcodes[] = {
     {"mma.sync.aligned.m16n8k8.row.col.f64.f64.f64.f64", multiply},
+    {"mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32", multiply_tf32},
     {"mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32", multiply_halves},
     {"mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", multiply_halves},
     {nullptr, nullptr},

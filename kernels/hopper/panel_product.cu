@@ -1,0 +1,164 @@
+// Multiplies blocks of fp32 inside a panel, C = A B or C -= A B, by mma.sync with tf32 terms.
+//
+// The interface is that of common/solvers/panel_update.hpp, for rows of A and B that begin at
+// multiples of 16 bytes. Each number is a sum of two tf32 terms, and three of the four products of
+// terms are added. A thread block computes a tile of 64 x 64, and each of its four warps a quarter.
+// Slabs of k are copied some ahead, and C is loaded meanwhile.
+#include "config.hpp"
+#include "hopper/cluster.cuh"
+#include "hopper/cp_async.cuh"
+#include "hopper/dependent_launch.cuh"
+#include "hopper/mma_sync.cuh"
+
+namespace cupygemm {
+
+struct UpdateArgs {
+    u64 a, b, c;                      // element (0, 0) of the first matrix
+    i64 a_row, a_column;              // elements between rows; columns are adjacent
+    i64 ldb, ldc;                     // elements between rows
+    i64 a_stride, b_stride, c_stride; // elements between matrices
+    i32 m, n, k;
+    i32 unused;
+};
+static_assert(sizeof(UpdateArgs) == 96, "UpdateArgs must match the dtype that the launcher packs");
+
+constexpr u32 tile = 64, depth = Config::depth, stages = Config::stages, threads = 128;
+// The lanes of a fragment of A differ in 8 rows and 4 adjacent k, and those of B in 4 k and 8
+// adjacent columns: all read from different banks.
+constexpr u32 pitch_a = depth + 4, pitch_b = tile + 8;
+static_assert(pitch_a % 32 == 4 && pitch_b % 32 == 8, "32 lanes must read from different banks");
+struct Stage {
+    float a[tile * pitch_a], b[depth * pitch_b];
+};
+static_assert(sizeof(Stage) * stages == Config::shared_bytes,
+              "the launcher must know the shared memory");
+
+// Copy `lines` lines of `length` elements; those outside the matrix become zeros.
+template <u32 lines, u32 length, u32 pitch> CUPYGEMM_INLINE void
+copy_lines(float *to, const float *from, i64 from_line, u32 has_lines, u32 has, u32 thread) {
+    constexpr u32 vectors = length / 4;
+    static_assert(lines * vectors % threads == 0, "threads copy the same number");
+#pragma unroll
+    for (u32 i = 0; i < lines * vectors / threads; ++i) {
+        const u32 at = i * threads + thread, line = at / vectors, along = at % vectors * 4;
+        const bool inside = line < has_lines && along < has;
+        const u32 left = has - along, present = !inside ? 0 : left < 4 ? left : 4;
+        const float *const source = inside ? from + line * from_line + along : from;
+        copy_async<16>(shared_address(to + line * pitch + along), reinterpret_cast<u64>(source),
+                       present * 4);
+    }
+}
+
+CUPYGEMM_INLINE u32 tf32_bits(float x) {
+    u32 bits;
+    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(x));
+    return bits;
+}
+
+// The terms of some numbers.
+template <u32 count> struct Terms {
+    u32 high[count], low[count];
+
+    CUPYGEMM_INLINE void set(u32 i, float x) {
+        high[i] = tf32_bits(x);
+        low[i] = tf32_bits(x - __uint_as_float(high[i]));
+    }
+};
+
+CUPYGEMM_INLINE u32 left_of(u32 extent, u32 first) { return first < extent ? extent - first : 0; }
+
+} // namespace cupygemm
+
+extern "C" __global__ void __launch_bounds__(128)
+    cupygemm_panel_product(const cupygemm::UpdateArgs args) {
+    using namespace cupygemm;
+    extern __shared__ __align__(128) float dynamic_shared[];
+    Stage *const stage = reinterpret_cast<Stage *>(dynamic_shared);
+    const u32 thread = thread_index(), lane = thread % 32, g = lane / 4, t = lane % 4;
+    const u32 m = args.m, n = args.n, k = args.k, tiles_n = ceil_div(n, tile);
+    const u32 row0 = blockIdx.x / tiles_n * tile, column0 = blockIdx.x % tiles_n * tile;
+    const float *const a =
+        reinterpret_cast<const float *>(args.a) + blockIdx.y * args.a_stride + row0 * args.a_row;
+    const float *const b =
+        reinterpret_cast<const float *>(args.b) + blockIdx.y * args.b_stride + column0;
+    float *const c = reinterpret_cast<float *>(args.c) + blockIdx.y * args.c_stride;
+    const u32 slabs = ceil_div(k, depth);
+    const auto copy = [&](u32 slab) {
+        if (slab < slabs) {
+            const u32 k0 = slab * depth;
+            Stage &to = stage[slab % stages];
+            copy_lines<tile, depth, pitch_a>(to.a, a + k0, args.a_row, m - row0, k - k0, thread);
+            copy_lines<depth, tile, pitch_b>(to.b, b + k0 * args.ldb, args.ldb, k - k0, n - column0,
+                                             thread);
+        }
+        copy_async_commit();
+    };
+    wait_for_work_before();
+#pragma unroll
+    for (u32 slab = 0; slab < stages - 1; ++slab)
+        copy(slab);
+
+    const u32 warp_row = thread / 64 * 32, warp_column = thread / 32 % 2 * 32;
+    const auto place = [&](u32 i, u32 j, u32 half) { // of two elements side by side
+        const u32 row = row0 + warp_row + 16 * i + 8 * half + g;
+        const u32 column = column0 + warp_column + 8 * j + t * 2;
+        return row < m && column < n ? c + row * args.ldc + column : nullptr;
+    };
+    const auto both = [&](u32 j) { return column0 + warp_column + 8 * j + t * 2 + 1 < n; };
+    float sums[2][4][4] = {}; // (16 rows, 8 columns, element of mma.sync)
+    if constexpr (!Config::replaces)
+#pragma unroll
+        for (u32 i = 0; i < 2; ++i)
+#pragma unroll
+            for (u32 j = 0; j < 4; ++j)
+#pragma unroll
+                for (u32 half = 0; half < 2; ++half) {
+                    const float *const from = place(i, j, half);
+                    sums[i][j][2 * half] = from ? from[0] : 0;
+                    sums[i][j][2 * half + 1] = from && both(j) ? from[1] : 0;
+                }
+#pragma unroll 1
+    for (u32 slab = 0; slab < slabs; ++slab) {
+        copy_async_wait<stages - 2>();
+        block_sync(threads); // the slab is in shared memory, and the one before has been read
+        copy(slab + stages - 1);
+        const Stage &from = stage[slab % stages];
+#pragma unroll
+        for (u32 k0 = 0; k0 < depth; k0 += 8) {
+            Terms<4> x[2];
+            Terms<2> y[4];
+#pragma unroll
+            for (u32 i = 0; i < 2; ++i)
+#pragma unroll
+                for (u32 e = 0; e < 4; ++e) {
+                    const u32 row = warp_row + 16 * i + e % 2 * 8 + g;
+                    const float element = from.a[row * pitch_a + k0 + e / 2 * 4 + t];
+                    x[i].set(e, Config::replaces ? element : -element);
+                }
+#pragma unroll
+            for (u32 j = 0; j < 4; ++j)
+#pragma unroll
+                for (u32 e = 0; e < 2; ++e)
+                    y[j].set(e, from.b[(k0 + e * 4 + t) * pitch_b + warp_column + 8 * j + g]);
+#pragma unroll
+            for (u32 term = 0; term < 3; ++term) // the smallest products first
+#pragma unroll
+                for (u32 i = 0; i < 2; ++i)
+#pragma unroll
+                    for (u32 j = 0; j < 4; ++j)
+                        mma_m16n8k8(sums[i][j], term == 0 ? x[i].low : x[i].high,
+                                    term == 1 ? y[j].low : y[j].high);
+        }
+    }
+#pragma unroll
+    for (u32 i = 0; i < 2; ++i)
+#pragma unroll
+        for (u32 j = 0; j < 4; ++j)
+#pragma unroll
+            for (u32 half = 0; half < 2; ++half)
+                if (float *const to = place(i, j, half)) {
+                    to[0] = sums[i][j][2 * half];
+                    if (both(j))
+                        to[1] = sums[i][j][2 * half + 1];
+                }
+}

@@ -1,0 +1,45 @@
+"""The kernel for products of float32 inside panels, on the modelled GPU."""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+
+import numpy as np
+import pytest
+
+from cupygemm._backends.solver_kernels import PANEL_PRODUCT
+from cupygemm._solvers import kernels, updates
+from tests.hopper_model.device import HostKernel, Model
+
+
+@pytest.mark.parametrize(("m", "n", "k"), [(70, 33, 160), (5, 3, 7)])
+@pytest.mark.parametrize("replaces", [True, False])
+def test_a_product_of_blocks(m, n, k, replaces):
+    """It is as exact as sums of float32: with one term of each number, errors exceed 1e-3."""
+    generator, batches = np.random.default_rng(m), 2
+    a, b, c = (
+        generator.standard_normal(shape).astype("f")
+        for shape in ((batches, m, k + 4 - k % 4), (batches, k, 36), (batches, m, 37))
+    )
+    product = a[..., :k].astype("d") @ b[..., :n].astype("d")
+    expected = c.astype("d")
+    expected[..., :n] = product if replaces else expected[..., :n] - product
+    constants = {
+        "threads": 128,
+        "depth": 32,
+        "stages": updates.PRODUCT_STAGES,
+        "replaces": replaces,
+        "shared_bytes": updates.PRODUCT_BYTES,
+    }
+    text = kernels.source(PANEL_PRODUCT, "f", constants)
+    strides = (a.shape[2], 1, 36, 37, a[0].size, b[0].size, c[0].size)
+    places = (each.ctypes.data for each in (a, b, c))
+    packed = struct.pack(PANEL_PRODUCT.arguments, *places, *strides, m, n, k, 0)
+    kernel = HostKernel(Model(), text, PANEL_PRODUCT.entry)
+    kernel.max_dynamic_shared_size_bytes = updates.PRODUCT_BYTES
+    argument = ctypes.create_string_buffer(packed, len(packed))
+    tiles = -(-m // 64) * -(-n // 64)
+    grid = (tiles, batches, 1)
+    kernel.launch(grid, (128, 1, 1), updates.PRODUCT_BYTES, ctypes.addressof(argument))
+    np.testing.assert_allclose(c, expected, rtol=0, atol=1e-4)
