@@ -96,6 +96,25 @@ for (int q = 0; q < 4; ++q)
     if (place + q * step < n)
         out[vector * n + place + q * step] = x[q] / scale[vector];
 """
+_LEFT_IN_ORDER = """
+const unsigned int step = size / 4, source = order[i], place = source % step;
+double y[4];
+for (int q = 0; q < 4; ++q)
+    y[q] = place + q * step < n ? v[place + q * step] : 0;
+butterfly(y, 1, place, step);
+const unsigned int quarter = source / step;
+out[i] = quarter < 2 ? (quarter == 0 ? y[0] : y[1]) : (quarter == 2 ? y[2] : y[3]);
+"""
+_RIGHT_SCALED = """
+const unsigned int step = size / 4;
+double x[4];
+for (int q = 0; q < 4; ++q)
+    x[q] = y[i + q * step];
+back(x, 2, i, step);
+for (int q = 0; q < 4; ++q)
+    if (i + q * step < n)
+        out[i + q * step] = x[q] * scale[i + q * step];
+"""
 
 
 def transform(a: Array, rows: Array, columns: Array, out: Matrices) -> None:
@@ -167,6 +186,42 @@ def right(y: Array, scale: Array, out: Array) -> None:
     parameters = "raw S y, raw T scale, int64 count, uint32 n, uint32 size"
     _kernel("right", parameters, "raw T out", _RIGHT)(
         y, scale, count, out.shape[1], size, out, size=size // 4 * count
+    )
+
+
+def left_in_order(v: Array, order: Array, out: Array) -> None:
+    """Store the elements of U^T times a vector, which zeros continue, in another order.
+
+    Parameters
+    ----------
+    v : cupy.ndarray
+        (n,), whose largest element is near one.
+    order : cupy.ndarray
+        (size,), int64: which elements are stored.
+    out : cupy.ndarray
+        (size,).
+    """
+    parameters = "raw T v, raw int64 order, uint32 n, uint32 size"
+    _kernel("left_in_order", parameters, "raw S out", _LEFT_IN_ORDER)(
+        v, order, v.size, out.size, out, size=out.size
+    )
+
+
+def right_scaled(y: Array, scale: Array, out: Array) -> None:
+    """Store V times a vector, its elements scaled.
+
+    Parameters
+    ----------
+    y : cupy.ndarray
+        (size,).
+    scale : cupy.ndarray
+        (n,), of the type of `out`: what the elements are multiplied by.
+    out : cupy.ndarray
+        (n,).
+    """
+    parameters = "raw S y, raw T scale, uint32 n, uint32 size"
+    _kernel("right_scaled", parameters, "raw T out", _RIGHT_SCALED)(
+        y, scale, out.size, y.size, out, size=y.size // 4
     )
 
 

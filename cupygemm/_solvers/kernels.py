@@ -38,6 +38,10 @@ REFLECT_SUMS = _kind("reflect_sums", "=QqqQqqQqiiii")
 REFLECT_APPLY = _kind("reflect_apply", "=QqqQqqQqqQqiiiiii")
 REFLECTOR = _kind("reflector", "=QqqQqqii")
 WINDOWED_TILE = _kind("windowed_tile", "=QqQQqQQii")
+ROW_PRODUCTS = _kind("row_products", "=QQQQQqii")
+ERROR_PARTS = _kind("error_parts", "=QQQQQQii")
+KRYLOV_STEP = _kind("krylov_step", "=QQQQQQQqiiii")
+KRYLOV_END = _kind("krylov_end", "=QQQqiiii")
 PANEL_UPDATE = _kind("panel_update", "=QQQqqqqqqqiiii")
 
 

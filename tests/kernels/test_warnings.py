@@ -75,6 +75,7 @@ SIZES = {"by_products": False, "groups": 4, "right_sides": 8, "team": 1, "thread
 OF_A_TILE = {"groups": 16, "rows": 5, "threads": 512}
 KINDS = [kind for kind in vars(kernels).values() if isinstance(kind, KernelKind)]
 TILE = kernels.WINDOWED_TILE
+OF_REALS = (kernels.ERROR_PARTS, kernels.KRYLOV_STEP, kernels.KRYLOV_END)
 
 
 def check_solver(kind: KernelKind, char: str, sizes: dict[str, int], folder: Path) -> None:
@@ -86,10 +87,17 @@ def check_solver(kind: KernelKind, char: str, sizes: dict[str, int], folder: Pat
 @pytest.mark.one_in(7)
 @pytest.mark.parametrize("char", "fdFD")
 @pytest.mark.parametrize(
-    "kind", [kind for kind in KINDS if kind != TILE], ids=lambda kind: kind.name
+    "kind", [kind for kind in KINDS if kind not in (TILE, *OF_REALS)], ids=lambda kind: kind.name
 )
 def test_solvers(kind, char, tmp_path):
     check_solver(kind, char, SIZES, tmp_path)
+
+
+@pytest.mark.one_in(3)
+@pytest.mark.parametrize("char", "fd")
+@pytest.mark.parametrize("kind", OF_REALS, ids=lambda kind: kind.name)
+def test_solvers_of_real_systems(kind, char, tmp_path):
+    check_solver(kind, char, SIZES | {"most": 17, "maxima": 6}, tmp_path)
 
 
 def test_tiles_of_windows(tmp_path):
