@@ -31,6 +31,14 @@ extern "C" __global__ void updates_a_shared_row(float* x, float* y) {
         x[5] = y[ITEM];
 }
 extern "C" __global__ void stores_to_one_place(float* x, float* y) { x[threadIdx.x] = blockIdx.x; }
+extern "C" __global__ void stores_to_every_other_place(float* x, float* y) {
+    x[2 * threadIdx.x] = blockIdx.x;
+}
+extern "C" __global__ void reads_pairs_of_its_neighbour(float* x, float* y) {
+    if (ITEM < ITEMS / 2)
+        x[2 * ITEM + 1] = ITEM;
+    y[ITEM] = x[(2 * ITEM + 3) % ITEMS];
+}
 extern "C" __global__ void lacks_a_barrier(float* x, float* y) {
     float* mine = x + blockIdx.x * blockDim.x;
     mine[threadIdx.x] = threadIdx.x;
@@ -71,6 +79,11 @@ extern "C" __global__ void moves_on_in_a_line(float* x, float* y) {
     __syncthreads();
     if (threadIdx.x == 0 || threadIdx.x == 64)
         mine[threadIdx.x == 0] = 2;
+}
+extern "C" __global__ void takes_every_other_place(float* x, float* y) {
+    u32 place = 2 * (threadIdx.x + blockIdx.x / 2 * blockDim.x) + blockIdx.x % 2;
+    x[place] = ITEM;
+    y[place] = x[place];
 }
 extern "C" __global__ void counts_who_is_done(float* x, float* y, u32* count) {
     x[ITEM] = threadIdx.x;
@@ -134,6 +147,8 @@ def launch(cp: ModuleType, module: Any, name: str) -> tuple[Any, Any]:
         ("overwrites_its_neighbour", "write after another workgroup's read"),
         ("updates_a_shared_row", "write after another wave's read"),
         ("stores_to_one_place", "write after another workgroup's write"),
+        ("stores_to_every_other_place", "write after another workgroup's write"),
+        ("reads_pairs_of_its_neighbour", "read after another wave's write"),
         ("lacks_a_barrier", "read after another wave's write"),
         ("does_not_count_who_is_done", "read after another workgroup's write"),
         ("clears_what_others_add_to", "write after another workgroup's write"),
@@ -158,6 +173,7 @@ def test_a_race_is_reported_with_both_places(
         "has_a_barrier",
         "clears_and_adds_to_its_own",
         "moves_on_in_a_line",
+        "takes_every_other_place",
         "counts_who_is_done",
         "takes_turns",
         "stores_one_value",
@@ -167,7 +183,9 @@ def test_a_race_is_reported_with_both_places(
 )
 def test_what_is_ordered_is_no_race(cp: ModuleType, module: Any, name: str) -> None:
     x, y = launch(cp, module, name)
+    halves = np.arange(1024.0).reshape(2, 2, 256).swapaxes(1, 2).ravel()
     expected = {
+        "takes_every_other_place": (halves, halves),
         "has_a_barrier": (np.zeros(1024), np.tile((np.arange(256) + 64) % 256, 4)),
         "moves_on_in_a_line": (np.tile(np.r_[2, 2, np.zeros(254)], 4), np.zeros(1024)),
         "counts_who_is_done": (

@@ -11,6 +11,7 @@ struct words {
 };
 
 static const uint64_t SITE_BYTES = 0xFF000000FF000000;
+static const uint32_t ALL_BYTES = 0xFFFF; /* of a granule */
 
 static inline struct words words_of(const struct site *s) {
     struct words w;
@@ -50,46 +51,50 @@ static inline uint64_t bytes_before(struct plain_view v, struct words w) {
     return of_launch(v, w) && alike ? w.where & SITE_BYTES : 0;
 }
 
-/* Note an access whose record cannot matter to it, being of earlier launches or the wave's own;
- * returns whether it is. No launch of another stream may be unordered. */
+/* Bytes of a granule as the bits of a site's second word. */
+static inline uint64_t in_site(uint32_t bytes) {
+    return (uint64_t)(bytes & 0xFF) << 24 | (uint64_t)(bytes >> 8) << 56;
+}
+
+/* Whether a site may matter to an access: another wave's of this launch, to one of its bytes. */
+static inline bool may_matter(struct plain_view v, struct words w, uint64_t bytes) {
+    return of_launch(v, w) & !of_wave(v, w) & ((w.where & bytes) != 0);
+}
+
+/* Note an access whose record cannot matter to it, being of earlier launches, the wave's own or of
+ * other bytes; returns whether it is. No launch of another stream may be unordered. */
 static inline bool note_plain(struct plain_view v, struct global_record *r, uint32_t bytes,
                               bool writes) {
     const struct words write = words_of(&r->write), read = words_of(&r->read);
-    if (of_launch(v, write) && !of_wave(v, write))
+    const uint64_t accessed = in_site(bytes), where = v.where | accessed;
+    if (may_matter(v, write, accessed))
         return false;
-    bool foreign = of_launch(v, read) && !of_wave(v, read);
-    uint64_t where = v.where | (uint64_t)(bytes & 0xFF) << 24 | (uint64_t)(bytes >> 8) << 56;
     if (writes) {
-        const struct words other = words_of(&r->other_read);
-        if (foreign || (of_launch(v, other) && !of_wave(v, other)))
+        if (may_matter(v, read, accessed) || may_matter(v, words_of(&r->other_read), accessed))
             return false;
-        bool covers = !((uint64_t)(bytes & 0xFF) << 24 & ~write.where) &&
-                      !((uint64_t)(bytes >> 8) << 56 & ~write.where);
-        if (!of_launch(v, write) ||
+        bool mine = of_wave(v, write);
+        if (!of_launch(v, write) || !mine ||
             !keeps_store((uint32_t)(v.where >> 32), (uint32_t)(write.where >> 32),
-                         (uint32_t)(write.when >> 32), v.settled, covers))
-            set_words(&r->write, v.when, where | bytes_before(v, write));
+                         (uint32_t)(write.when >> 32), v.settled, !(accessed & ~write.where)))
+            set_words(&r->write, v.when, where | (mine ? bytes_before(v, write) : 0));
         return true;
     }
-    if (foreign)
+    if (of_launch(v, read) && !of_wave(v, read))
         set_words(&r->other_read, read.when, read.where);
     set_words(&r->read, v.when, where | (of_wave(v, read) ? bytes_before(v, read) : 0));
     return true;
 }
 
-static inline bool is_foreign(struct plain_view v, const struct site *s) {
-    return (s->time >= v.launch_start) & ((s->wave & WAVE_BITS) != v.own);
-}
-
-/* Note an access to a whole line whose record cannot matter to it; returns whether it is one. The
- * granules' records must be of earlier launches. */
-static inline bool note_line(struct plain_view v, struct line_record *line, bool writes) {
-    bool read = is_foreign(v, &line->read), other = is_foreign(v, &line->other_read);
-    if (line->latest >= v.launch_start || is_foreign(v, &line->write) || (writes && (read | other)))
+/* Note an access to `bytes` of each granule of a line, whose record cannot matter to it; returns
+ * whether it is one. The granules' records must be of earlier launches. */
+static inline bool note_line(struct plain_view v, struct line_record *line, uint32_t bytes,
+                             bool writes) {
+    struct global_record all = {line->write, line->read, line->other_read};
+    if (line->latest >= v.launch_start || !note_plain(v, &all, bytes, writes))
         return false;
-    if (read && !writes)
-        line->other_read = line->read;
-    set_words(writes ? &line->write : &line->read, v.when, v.where | SITE_BYTES);
+    line->write = all.write;
+    line->read = all.read;
+    line->other_read = all.other_read;
     return true;
 }
 
@@ -125,7 +130,7 @@ static inline bool note_stretch(const struct global_view *view, const struct ope
     for (uint64_t start = first & ~(uint64_t)(GRANULE - 1); start < end;) {
         bool whole = start % LINE == 0 && start >= first && start + LINE <= end && !m->num_rivals;
         struct line_record *line = m->global_lines + (start - m->global_base) / LINE;
-        if (whole && note_line(plain, line, writes)) {
+        if (whole && note_line(plain, line, ALL_BYTES, writes)) {
             start += LINE;
         } else {
             if (!note_granule(&v, plain, start, first, size, writes))
@@ -153,8 +158,44 @@ static inline uint64_t note_shared_lines(const struct global_view *v, const stru
         uint64_t mask = low_bits(count) << lane, place = address[lane] - base;
         bool whole = !(mask & ~lanes) && !(mask & ~(follows | 1ull << lane)) && place < extent &&
                      address[lane] % LINE == 0;
-        if (whole && note_line(plain, v->m->global_lines + place / LINE, writes))
+        if (whole && note_line(plain, v->m->global_lines + place / LINE, ALL_BYTES, writes))
             lanes &= ~mask;
+    }
+    return lanes;
+}
+
+/* Return the bytes of each granule that a whole wave accesses, if they are the same in all granules
+ * of some lines: one field of adjacent structures, or every other element; else 0. */
+static inline uint32_t bytes_of_stride(const struct operation *op, const struct access *a,
+                                       uint64_t lanes) {
+    const uint64_t *address = a->address, first = address[0], stride = address[1] - first;
+    const uint64_t size = (uint64_t)op->bytes;
+    if (lanes != ~0ull || a->partial || stride <= size || GRANULE % stride ||
+        LANES * stride % LINE || first % stride + size > stride || (first - first % stride) % LINE)
+        return 0;
+    uint64_t different = 0;
+    for (int lane = 0; lane < LANES; lane++)
+        different |= address[lane] ^ (first + (uint64_t)lane * stride);
+    uint32_t bytes = 0;
+    for (uint64_t at = first % stride; at < GRANULE; at += stride)
+        bytes |= (uint32_t)low_bits((int)size) << at;
+    return different ? 0 : bytes;
+}
+
+/* Note the accesses of a whole wave to the same bytes of all granules of some lines; returns the
+ * lanes that remain. */
+static inline uint64_t note_strided_lines(const struct global_view *v, const struct operation *op,
+                                          const struct access *a, uint64_t lanes, bool writes) {
+    const uint32_t bytes = v->m->num_rivals ? 0 : bytes_of_stride(op, a, lanes);
+    if (!bytes)
+        return lanes;
+    const struct plain_view plain = plain_view(v);
+    const uint64_t stride = a->address[1] - a->address[0], count = LINE / stride;
+    const uint64_t base = v->m->global_base, extent = v->m->global_end - base;
+    for (uint64_t lane = 0; lane < LANES; lane += count) {
+        uint64_t place = a->address[lane] - base;
+        if (place < extent && note_line(plain, v->m->global_lines + place / LINE, bytes, writes))
+            lanes &= ~(low_bits((int)count) << lane);
     }
     return lanes;
 }

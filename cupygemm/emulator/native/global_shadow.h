@@ -105,6 +105,7 @@ static inline int note_global(struct machine *m, const struct operation *op, int
     struct fault first;
     if (a->adjacent && note_stretch(&v, op, a, writes))
         lanes = 0;
+    lanes = lanes ? note_strided_lines(&v, op, a, lanes, writes) : 0;
     lanes = lanes ? note_shared_lines(&v, op, a, lanes, writes) : 0;
     lanes = lanes ? note_plain_lanes(&v, a, lanes, writes) : 0;
     for (uint64_t left = lanes; left; left &= left - 1) {
