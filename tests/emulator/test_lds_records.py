@@ -1,7 +1,7 @@
 """Accesses of many lanes to LDS leave the records, and find the faults, of one lane after another.
 
 C looks at the records of a few lanes one by one, at those of many lanes as vectors, and at those of
-a stretch as they lie in memory.
+a stretch as they lie in memory. One record stands for a block of granules, where it can.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import pytest
 
 from cupygemm.emulator.state import LANES, State
 from cupygemm.emulator.units import bind
+from cupygemm.emulator.units.faults import FaultCode
 from cupygemm.emulator.units.machine import c_function, machine_of
 from tests.emulator.harness import ALL_LANES, assemble, make_state, set_exec
 
@@ -77,7 +78,7 @@ def histories(width: int) -> Iterator[tuple[State, np.random.Generator]]:
 def flag(state: State, rng: np.random.Generator) -> None:
     """Let some places have undefined bits, and others be stored by several waves."""
     arrays = machine_of(state).arrays
-    writes = arrays["shadow"]["write"]
+    writes = machine_of(state).lds_records()["write"]
     kinds, written = rng.random(writes.shape), writes != 0
     writes[written & (kinds < 0.1)] |= np.uint64(TAINTED)
     writes[written & (kinds > 0.9)] |= np.uint64(SEVERAL | int(rng.integers(WAVES)) << 40)
@@ -94,11 +95,11 @@ def test_many_lanes_are_noted_as_one_after_another(text: str, width: int) -> Non
         state.lds_issued[wave] += 1
         missing = rng.integers(0, LANES, rng.integers(0, 8))
         mask = ALL_LANES & ~sum(1 << int(lane) for lane in set(missing))
-        records, before = machine.arrays["shadow"], machine.arrays["shadow"].copy()
+        records, before = machine.lds_records(), machine.lds_records().copy()
         lds, vgpr = state.lds.copy(), state.vgpr.copy()
         machine.arrays["undefined"][:16] = 0
         code, lanes = execute(state, text, width, wave, mask), machine.struct.fault.lanes
-        together, undefined = records.copy(), machine.arrays["undefined"]
+        together, undefined = machine.lds_records().copy(), machine.arrays["undefined"]
         noted = undefined[:16].copy()
         records[:], undefined[:16] = before, 0
         codes = []
@@ -109,8 +110,55 @@ def test_many_lanes_are_noted_as_one_after_another(text: str, width: int) -> Non
         assert code == first
         if first:
             assert lanes == sum(1 << lane for lane, each in enumerate(codes) if each == first)
-        np.testing.assert_array_equal(together, records)
+        np.testing.assert_array_equal(together, machine.lds_records())
         if not first:
             np.testing.assert_array_equal(noted, undefined[:16])
         outcomes.add(bool(code))
     assert outcomes == {False, True}
+
+
+def places_in_blocks(rng: np.random.Generator, size: int, base: int) -> np.ndarray:
+    """Return addresses of stretches, and sometimes of every n-th place behind one or of others."""
+    lane, start = np.arange(LANES), base + int(rng.choice([0, 0, 0, 0, 1, 16, 64]))
+    places = start + lane * int(rng.choice([1, 1, 1, 1, 1, 1, 2, 3]))
+    if rng.random() < 0.05:
+        places = rng.integers(0, 128, LANES)
+    return size * np.minimum(places, LDS_BYTES // size - 1)
+
+
+@pytest.mark.parametrize("width", [32, 64, 128])
+def test_records_of_blocks_stand_for_those_of_their_granules(width: int) -> None:
+    codes, blocks = set(), 0
+    for seed in range(100):
+        rng = np.random.default_rng(seed)
+        states = [make_state(waves=WAVES, lds_bytes=LDS_BYTES, seed=seed) for _ in range(2)]
+        base = int(rng.choice([0, 1, 20]))
+        for _ in range(rng.integers(3, 30)):
+            wave, text = int(rng.integers(WAVES)), str(rng.choice(["read", "write"]))
+            lanes = places_in_blocks(rng, width // 8, base)
+            some = int(rng.choice([1, 5, 0x5555_5555_5555_5555, int(rng.integers(1 << 62))]))
+            mask = some if rng.random() < 0.3 else ALL_LANES
+            passed = rng.random(WAVES) < rng.choice([0, 0.9, 1])
+            found = []
+            for state in states:
+                machine = machine_of(state)
+                state.vgpr[ADDRESS, wave] = lanes
+                state.lds_issued[wave] += 1
+                code = execute(state, text, width, wave, mask)
+                while machine.struct.needed_shift:
+                    machine.refine_shadow(machine.struct.needed_shift)
+                    machine.struct.needed_shift = 0
+                    code = execute(state, text, width, wave, mask)
+                found.append((code, machine.struct.fault.lanes if code else 0))
+                state.lds_released[passed] = state.lds_issued[passed]
+                state.barrier_epoch += passed.any()
+            blocks += int((machine_of(states[0]).arrays["blocks"][..., 0] != 0).sum())
+            assert found[0] == found[1]
+            codes.add(found[0][0])
+            machines = [machine_of(state) for state in states]
+            spread = machines[1].lds_records()  # which leaves no block
+            if rng.random() < 0.2:
+                np.testing.assert_array_equal(machines[0].lds_records(), spread)
+            np.testing.assert_array_equal(*(each.arrays["undefined"] for each in machines))
+    assert blocks
+    assert codes >= {0, FaultCode.RACE_READ, FaultCode.RACE_WRITE_READ, FaultCode.RACE_WRITE_WRITE}

@@ -8,6 +8,7 @@
  * so only atomics and transposing reads must be aligned. */
 #include "definedness.h"
 #include "lanes.h"
+#include "lds_block_accesses.h"
 #include "lds_flags.h"
 #include "lds_shadow.h"
 #include "shadow.h"
@@ -91,6 +92,9 @@ static int resolve_lds(struct machine *m, const struct operation *op, int64_t wa
 static int check_access(struct machine *m, const struct operation *op, struct lds_view *v,
                         const struct lds_access *a, uint32_t pc, bool polls) {
     int code;
+    if (!a->partial && note_blocks(v, op, a->exec, a->address, a->stretch))
+        return OK;
+    spread_lanes(v, a->exec, a->address, op->bytes);
     switch (op->kind) {
     case LOAD:
         if (polls)
@@ -225,6 +229,7 @@ static int append(struct machine *m, const struct operation *op, int64_t wave, u
     note_issue(&v, pc);
     uint32_t old = 0, value, lanes = (uint32_t)__builtin_popcountll(exec);
     if (!outside_lds(m, 1ull << lane, address, 4)) {
+        spread_lanes(&v, 1ull << lane, address, 4);
         code = shadow_atomic(&v, lane, address[lane], 4, true);
         if (code)
             return code;
@@ -306,6 +311,7 @@ static int transpose(struct machine *m, const struct operation *op, int64_t wave
     note_issue(&v, pc);
     if (ignores(m, LDS_OUT_OF_BOUNDS))
         exec &= ~outside_lds(m, exec, address, op->bytes);
+    spread_lanes(&v, exec, address, op->bytes);
     uint64_t careful =
         plain_reads(&v, exec, address, find_stretch(exec, address, op->bytes), op->bytes);
     struct fault first;

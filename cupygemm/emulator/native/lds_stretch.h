@@ -6,14 +6,13 @@
 #ifndef CUPYGEMM_LDS_STRETCH_H
 #define CUPYGEMM_LDS_STRETCH_H
 
+#include "lds_blocks.h"
 #include "shadow.h"
 
 /* The active lanes, if they follow one another and so do their places; else 0 lanes. */
 struct lane_run {
     int first, lanes;
 };
-
-enum { FEW_LANES = 8 }; /* which are looked at faster one after another */
 
 static inline struct lane_run find_stretch(uint64_t exec, const uint32_t *address, int bytes) {
     const struct lane_run none = {0, 0};
@@ -50,7 +49,7 @@ static inline bool are_plain(const struct machine *m, const struct operation *op
     return aligned && (int64_t)high + op->bytes <= m->lds_bytes;
 }
 
-enum { TOGETHER = 64, MOST_KINDS = 4 };
+enum { MOST_KINDS = 4 };
 
 /* Which of some records, TOGETHER at most, are equal to one. */
 __attribute__((always_inline)) static inline uint64_t equal_among(const struct record *r, int count,

@@ -13,8 +13,9 @@
 
 enum { LANES = 64, EXEC = 126, M0 = 124, VCC = 106, MAX_WAVES = 16, HISTORY = 256 };
 enum { GRANULE = 16, LINE = 128, RELEASES = 16 };
-enum { COARSEST = 4 }; /* shadow_shift of the largest granules of LDS */
-enum { FLAGS = 32 };   /* places in LDS that may be flags, of a workgroup */
+enum { COARSEST = 4 };  /* shadow_shift of the largest granules of LDS */
+enum { TOGETHER = 64 }; /* granules of LDS with one record, at most */
+enum { FLAGS = 32 };    /* places in LDS that may be flags, of a workgroup */
 
 enum fault_code {
     OK,
@@ -52,6 +53,12 @@ struct record {
         read; /* the reads since that write: number of the last, all readers, epoch, last reader */
 };
 
+/* The same for TOGETHER granules, where their own records are out of date: all have this write, and
+ * those of a mask this read (lds_blocks.h). `write` is 0 where they are not. */
+struct lds_block {
+    uint64_t write, read, readers, first; /* the first granule; they need not be aligned */
+};
+
 /* One wave's access to 16 bytes of global memory: when, its number among the wave's vector memory
  * operations, and in 16 bits, low 8 above the wave's number in the launch and high 8 above the pc,
  * which bytes. */
@@ -65,8 +72,8 @@ struct global_record {
     struct site write, read, other_read;
 };
 
-/* Accesses of a wave to all LINE bytes of a line. A site with a time stands for those of all its
- * granules, whose records are out of date there. */
+/* Accesses of a wave to all granules of a line, to the same bytes of each. A site with a time
+ * stands for those of all its granules, whose records are out of date there. */
 struct line_record {
     struct site write, read, other_read;
     uint32_t latest; /* time of the latest access that the granules' records have */
@@ -140,7 +147,8 @@ struct machine {
     uint32_t *sgpr; /* (128, num_waves) */
     uint8_t *lds;   /* (workgroups, lds_bytes) */
     uint8_t *scratch;
-    struct record *shadow; /* (workgroups, shadow_stride) */
+    struct record *shadow;    /* (workgroups, shadow_stride) */
+    struct lds_block *blocks; /* (workgroups, shadow_stride / TOGETHER, rounded up), by `first` */
     const int32_t *workgroup;
     const int32_t *wave_in_group;
     const int32_t *wave_ids; /* (workgroups, 16): index in the batch of each wave of a workgroup */

@@ -26,6 +26,7 @@ struct lds_view {
     struct machine *m;
     uint8_t *bytes;
     struct record *records;
+    struct lds_block *blocks; /* whose granules' records are out of date, if they have a write */
     const int32_t *wave_ids;
     int64_t wave;
     uint32_t own;            /* wave within the workgroup */
@@ -70,12 +71,17 @@ static inline void view_wave(struct lds_view *v, int64_t wave, uint64_t how) {
     v->ordered[MAX_WAVES + own] = m->vm_waited[wave];
 }
 
+static inline int64_t blocks_of_group(const struct machine *m) {
+    return (m->shadow_stride + TOGETHER - 1) / TOGETHER;
+}
+
 static inline void view_workgroup(struct lds_view *v, struct machine *m, int64_t wave,
                                   uint64_t how) {
     int64_t group = m->workgroup[wave];
     v->m = m;
     v->bytes = m->lds + group * m->lds_bytes;
     v->records = m->shadow + group * m->shadow_stride;
+    v->blocks = m->blocks + group * blocks_of_group(m);
     v->wave_ids = m->wave_ids + group * MAX_WAVES;
     v->epoch = (uint64_t)m->barrier_epoch[group] << 48 & EPOCH;
     v->flags = m->flags ? m->flags + group : NULL;

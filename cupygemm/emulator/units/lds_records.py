@@ -15,9 +15,9 @@ def last_writer(state: State, workgroup: int, address: int) -> tuple[int, int] |
     atomic has written, or that is not on record at all.
     """
     machine: Machine | None = state.units.get("machine")
-    shadow = None if machine is None else machine.arrays.get("shadow")
-    if machine is None or shadow is None:
+    if machine is None or "shadow" not in machine.arrays:
         return None
+    shadow = machine.lds_records()
     place = address >> machine.struct.shadow_shift
     word = int(shadow["write"][workgroup, place]) if place < shadow.shape[1] else 0
     if not word >> _WRITTEN & 1 or word >> _BY_LOAD & 1:

@@ -35,6 +35,7 @@ MAX_WAVES = 16  # per workgroup
 FLAGS = 32  # places in LDS that may be flags, of a workgroup
 HISTORY = 256  # operations per wave whose program counters a report can still name
 RELEASES = 16  # release operations that are remembered per wave
+TOGETHER = 64  # granules of LDS with one record, at most
 COARSEST = 4  # log2 of the bytes in the largest granules of LDS
 RECORD = np.dtype([("write", "u8"), ("read", "u8")])  # struct record
 _FLAGS_DWORDS = 2 + 2 * MAX_WAVES**2 + FLAGS * (2 + 2 * MAX_WAVES)  # of struct lds_flags
@@ -128,7 +129,7 @@ lds_issued lds_released lds_waited vm_issued vm_released vm_waited barrier_epoch
 """
 
 
-_RECORDS = ("shadow", "flags", "acquired", "releases")
+_RECORDS = ("shadow", "blocks", "flags", "acquired", "releases")
 
 
 class Machine:
@@ -253,7 +254,9 @@ class Machine:
         setattr(self.struct, name, array.ctypes.data)
 
     def _set_shadow(self, records: NDArray[Any], shift: int) -> None:
+        blocks = -(-records.shape[1] // TOGETHER)
         self._point("shadow", records)
+        self._point("blocks", np.zeros((len(records), blocks, 4), np.uint64))
         self.struct.shadow_stride, self.struct.shadow_shift = records.shape[1], shift
 
     def _fit_shadow(self, state: State) -> None:
@@ -266,13 +269,18 @@ class Machine:
             if "flags" in self.arrays:
                 self._note_reads()
 
+    def lds_records(self) -> NDArray[Any]:
+        """Return the records of LDS, all up to date: (workgroups, granules)."""
+        library().spread_lds_blocks(c_void_p(self.address))
+        return self.arrays["shadow"]
+
     def refine_shadow(self, shift: int) -> None:
         """Divide the granules of the LDS shadow into ``2**shift`` bytes, repeating the records.
 
         Later launches of the kernel start with granules of this size.
         """
         times = 1 << (self.struct.shadow_shift - shift)
-        coarse = self.arrays["shadow"]
+        coarse = self.lds_records()
         records = aligned_zeros((len(coarse), coarse.shape[1] * times), RECORD)
         records[:] = np.repeat(coarse, times, axis=1)
         self._set_shadow(records, shift)

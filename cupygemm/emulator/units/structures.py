@@ -53,7 +53,7 @@ class MachineStruct(Structure):
     _fields_ = [
         *members(
             """
-            pointer vgpr sgpr lds scratch shadow workgroup wave_in_group wave_ids
+            pointer vgpr sgpr lds scratch shadow blocks workgroup wave_in_group wave_ids
             pointer lds_issued lds_released lds_waited vm_issued vm_released vm_waited barrier_epoch
             pointer starts ends lds_history vm_history flags reads polls global_shadow global_lines
             pointer vm_passed clock acquired releases rivals stretches defined
