@@ -188,6 +188,8 @@ static inline int adjacent_lanes(const struct operation *op, const struct access
     if (a->partial || a->to_lds | a->to_scratch || !lanes || a->exec != low_bits(lanes))
         return 0;
     uint64_t different = 0;
+    if (lanes > 1 && a->address[1] != a->address[0] + (uint64_t)op->bytes)
+        return 0;
     for (int lane = 0; lane < LANES; lane++)
         different |= (a->address[lane] ^ (a->address[0] + (uint64_t)(lane * op->bytes))) &
                      (lane < lanes ? ~0ull : 0);

@@ -215,16 +215,16 @@ static inline void note_lds_load(struct machine *m, const struct operation *op,
         note_load(m, op, result, v->wave, lane, op->bytes, undefined, address, origin);
 }
 
-/* Whether a load has left a byte of POISON in its registers. Those of other lanes count, too. */
-static inline bool loaded_poison(const struct machine *m, const struct operation *op,
-                                 int64_t wave) {
-    uint32_t found = 0;
+/* The lanes for which a load of dwords has left a byte of POISON; those that are off count, too. */
+static inline uint64_t poisoned_lanes(const struct machine *m, const struct operation *op,
+                                      int64_t wave) {
+    uint64_t found = 0;
     for (int d = 0; d < op->dwords; d++) {
         const uint32_t *row = vector_row(m, op->result + d, wave);
         for (int lane = 0; lane < LANES; lane++)
-            found |= poison_in(row[lane]);
+            found |= (uint64_t)(poison_in(row[lane]) != 0) << lane;
     }
-    return found != 0;
+    return found;
 }
 
 /* Whether all bytes were written that lanes load as whole words of 64 bits. */
@@ -244,8 +244,9 @@ static inline bool words_defined(const struct machine *m, const struct operation
     return !(odd & 7) && !(op->bytes == 16 ? missing : missing & 0xFF);
 }
 
+/* `lanes` may have loaded undefined bytes. */
 static inline void note_undefined(struct machine *m, const struct operation *op, int64_t wave,
-                                  const struct access *a, uint32_t pc) {
+                                  const struct access *a, uint64_t lanes, uint32_t pc) {
     if (!m->undefined)
         return;
     uint64_t stretch = (uint64_t)(a->adjacent * op->bytes);
@@ -253,7 +254,7 @@ static inline void note_undefined(struct machine *m, const struct operation *op,
                     (m->defined && all_defined(m, a->address[0], stretch))))
         return;
     uint8_t undefined[16];
-    uint64_t global = a->exec & ~(a->to_lds | a->to_scratch);
+    uint64_t global = lanes & a->exec & ~(a->to_lds | a->to_scratch);
     for (uint64_t left = words_defined(m, op, a, global) ? 0 : global; left; left &= left - 1) {
         int lane = first_lane(left), bytes = a->bytes[lane];
         if (bytes && undefined_global(m, a->address[lane], a->pointer[lane], bytes, undefined))

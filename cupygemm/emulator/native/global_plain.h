@@ -63,8 +63,8 @@ static inline bool may_matter(struct plain_view v, struct words w, uint64_t byte
 
 /* Note an access whose record cannot matter to it, being of earlier launches, the wave's own or of
  * other bytes; returns whether it is. No launch of another stream may be unordered. */
-static inline bool note_plain(struct plain_view v, struct global_record *r, uint32_t bytes,
-                              bool writes) {
+__attribute__((always_inline)) static inline bool
+note_plain(struct plain_view v, struct global_record *r, uint32_t bytes, bool writes) {
     const struct words write = words_of(&r->write), read = words_of(&r->read);
     const uint64_t accessed = in_site(bytes), where = v.where | accessed;
     if (may_matter(v, write, accessed))

@@ -110,12 +110,29 @@ static uint64_t outside_allocations(const struct machine *m, uint64_t lanes,
     return outside;
 }
 
+/* Whether all lanes access whole operands in one allocation: as nearly always. */
+static bool are_inside(const struct machine *m, const struct operation *op, uint64_t lanes,
+                       const struct access *a) {
+    uint64_t low = ~0ull, high = 0;
+    if (a->partial || !lanes)
+        return false;
+    for (int half = 0; half < 2; half++) {
+        uint32_t word = (uint32_t)(lanes >> 32 * half);
+        for (int k = 0; k < 32; k++) {
+            uint64_t on = 0 - (uint64_t)(word >> k & 1), place = a->address[32 * half + k];
+            low = (place | ~on) < low ? place | ~on : low;
+            high = (place & on) > high ? place & on : high;
+        }
+    }
+    return inside(m, low, high - low + (uint64_t)op->bytes);
+}
+
 static int resolve_pointers(struct machine *m, const struct operation *op, int64_t wave,
                             struct access *a, uint32_t pc) {
     bool writes = op->kind == STORE || op->kind == ATOMIC;
     uint64_t global = a->exec & ~(a->to_lds | a->to_scratch);
     int code = check_alignment(m, op, a);
-    if (!code)
+    if (!code && !are_inside(m, op, global, a))
         code = check_global(m, global, a->address, a->bytes, writes);
     if (ignores(m, OUT_OF_BOUNDS))
         drop_lanes(a, op, outside_allocations(m, global, a));
@@ -205,11 +222,13 @@ static int move(struct machine *m, const struct operation *op, int64_t wave, str
     size_t pitch = (size_t)m->row_dwords;
     const uint8_t *count = a->partial ? a->count : NULL;
     uint8_t *const *pointer = a->pointer;
+    uint64_t lanes;
     switch (op->kind) {
     case LOAD:
         load_lanes(op, vector_row(m, op->result, wave), pitch, a->exec, pointer, count);
-        if (a->to_scratch || op->format != DWORDS || loaded_poison(m, op, wave))
-            note_undefined(m, op, wave, a, pc);
+        lanes = op->format == DWORDS ? poisoned_lanes(m, op, wave) : ~0ull;
+        if (a->to_scratch || lanes)
+            note_undefined(m, op, wave, a, lanes, pc);
         break;
     case STORE:
         store_lanes(op, vector_row(m, op->data, wave), pitch, a->exec, pointer, count);
@@ -218,7 +237,7 @@ static int move(struct machine *m, const struct operation *op, int64_t wave, str
     case LOAD_TO_LDS: return load_to_lds(m, op, wave, a, pc);
     default:
         if (op->atomic == SWAP && op->result >= 0)
-            note_undefined(m, op, wave, a, pc);
+            note_undefined(m, op, wave, a, ~0ull, pc);
         atomic_lanes(op, vector_row(m, op->data, wave),
                      op->data2 >= 0 ? vector_row(m, op->data2, wave) : NULL,
                      op->result >= 0 ? vector_row(m, op->result, wave) : NULL, pitch, a->exec,
