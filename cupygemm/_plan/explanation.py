@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,6 +52,8 @@ class Explanation:
     epilogue: str | None = None
 
     def _repr_html_(self) -> str:
+        import html  # only notebooks take the time
+
         call, _, rest = str(self).partition("\n")
         rows = "".join(
             f'<tr><th style="text-align:left">{html.escape(line[:11].strip())}</th>'

@@ -7,11 +7,11 @@ has no time to measure: there, `tune` returns the model's ranking and keeps noth
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from numpy.typing import DTypeLike
 
 from cupygemm._backends.device import Device, device
@@ -151,7 +151,7 @@ def measure(run: Callable[..., Any], operands: Sequence[Any]) -> float:
     run(*operands, None)  # loads the kernel
     timer = DeviceTimer(lambda: run(*operands, None))
     calls = max(1, round(BATCH_SECONDS / max(timer.seconds(3), 1e-6)))
-    return statistics.median(timer.seconds(calls) for _ in range(BATCHES))
+    return float(np.median([timer.seconds(calls) for _ in range(BATCHES)]))
 
 
 def _described(product: Product) -> list[tuple[Any, Any, Any]]:
