@@ -192,14 +192,17 @@ CUPYGEMM_INLINE u32 ones_in(u32 bits) {
 #endif
 }
 
-// The index, below 32, of the first of 32 threads for which a condition holds; it holds for some.
-CUPYGEMM_INLINE u32 first_of_32(bool condition) {
+// The index of the lowest bit that is one; there is one.
+CUPYGEMM_INLINE u32 first_bit(u32 bits) {
 #if CUPYGEMM_NVIDIA
-    return __ffs(static_cast<int>(ballot_of_32(condition))) - 1;
+    return __ffs(static_cast<int>(bits)) - 1;
 #else
-    return __builtin_ctz(ballot_of_32(condition));
+    return __builtin_ctz(bits);
 #endif
 }
+
+// The index, below 32, of the first of 32 threads for which a condition holds; it holds for some.
+CUPYGEMM_INLINE u32 first_of_32(bool condition) { return first_bit(ballot_of_32(condition)); }
 
 // The index of the thread with the largest of 32 values; of equal ones, that of least position.
 template <class Word> CUPYGEMM_INLINE u32 largest_of_32(Word value, u32 position) {
@@ -207,7 +210,7 @@ template <class Word> CUPYGEMM_INLINE u32 largest_of_32(Word value, u32 position
     const u32 high = static_cast<u32>(value >> (8 * (sizeof(Word) - 4)));
     const u32 tied = __ballot_sync(~0u, high == maximum_of_32(high));
     if ((tied & (tied - 1)) == 0) // most often, one thread has the largest high word
-        return __ffs(static_cast<int>(tied)) - 1;
+        return first_bit(tied);
 #endif
     const bool largest = value == maximum_of_32(value);
     const u32 first = minimum_of_32(largest ? position : ~0u);

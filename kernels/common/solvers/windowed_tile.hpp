@@ -6,12 +6,13 @@
 // head of the window. The rest of L and of U follows by products with the inverses.
 //
 // A group of 32 threads has 8 columns (small_rows.hpp). It finds their pivots, while the other
-// groups update theirs with the 8 columns before:
+// groups update theirs with the 8 columns before. The group that is next updates its own first:
 //
-//   group 0   factor 0 | -
-//   group 1   -        | update by 0, factor 1 | -
-//   group 2   -        | update by 0           | update by 1, factor 2 | ...
-//                      ^ barrier               ^ barrier
+//   group 0   factor 0 | -           | -
+//   group 1   -        | update by 0 | factor 1    | -           | -
+//   group 2   -        | -           | update by 0 | update by 1 | factor 2 ...
+//   group 3   -        | -           | update by 0 | -           | update by 1 ...
+//                      ^ barrier     ^ barrier     ^ barrier     ^ barrier
 //
 // Columns that are done are updated like those to come, since they hold L^-1: beside an identity
 // an elimination would fill the column of its pivot's row, which takes the place of the zeros
@@ -20,7 +21,8 @@
 //   row r += the sum over j of w(r, j) times the row of pivot j, as it was before
 //
 // in all other columns; w(r, j) is zero if row r is pivot i of the 8, and j >= i. Then U^-1 takes
-// the place of U, block by block from the last on, with W = -U(r, block) U(block, block)^-1.
+// the place of U: a group adds the blocks of rows on its left, from the last one on, with the
+// factors W = -U(r, block) U(block, block)^-1, which all groups share at once.
 #include "common/solvers/moves.hpp"
 #include "common/solvers/small_rows.hpp"
 
@@ -49,9 +51,34 @@ struct Eight {
     alignas(16) S value[width];
 };
 
+// Factors of rows, in halves: neighbours in a group read neighbouring 16 bytes.
+template <u32 count> struct Factors {
+    Vector half[2][count];
+
+    CUPYGEMM_INLINE void set(u32 row, const Eight &w) {
+#pragma unroll
+        for (u32 k = 0; k < width; ++k)
+            half[k / 4][row].elements[k % 4] = w.value[k];
+    }
+    CUPYGEMM_INLINE Eight of(u32 row) const {
+        Eight w;
+#pragma unroll
+        for (u32 k = 0; k < width; ++k)
+            w.value[k] = half[k / 4][row].elements[k % 4];
+        return w;
+    }
+};
+static_assert(width == 2 * Vector::count, "8 columns must be two vectors");
+
 struct Shared {
-    Eight factors[2][height];   // w of 8 columns, by row
-    u32 which[2][height];       // of the pivots of 8 columns a row is; 8 if none
+    union {
+        struct {
+            Factors<height> factors[2]; // w of 8 columns, by row
+            u32 which[2][height];       // of the pivots of 8 columns a row is; 8 if none
+        };
+        // W of all blocks, by the positions of rows among the pivots, down to those of the block
+        Factors<groups *(groups + 1) / 2 * width> upper;
+    };
     Eight heads[groups][width]; // of each group: the rows of 8 pivots
     u32 position[height];       // of a row among the pivots
     u32 row_of[columns];        // the row of a pivot
@@ -84,11 +111,7 @@ CUPYGEMM_INLINE void share_heads(const Place &at, const Elements &mine, Shared &
 
 // Add w times the rows of 8 pivots to the columns of the group.
 CUPYGEMM_INLINE void update(const Place &at, Elements &mine, const Shared &shared,
-                            const Eight (&factors)[height]) {
-    Eight w[rows];
-#pragma unroll
-    for (u32 i = 0; i < rows; ++i)
-        w[i] = factors[at.row(i)];
+                            const Eight (&w)[rows]) {
 #pragma unroll
     for (u32 j = 0; j < width; ++j) {
         const Eight head = shared.heads[at.group][j];
@@ -100,48 +123,65 @@ CUPYGEMM_INLINE void update(const Place &at, Elements &mine, const Shared &share
     }
 }
 
-// Find the pivot of column k of the group, and eliminate with it. `free` has a bit for each row of
-// the lane that is no pivot yet. Returns whether there is a pivot.
-CUPYGEMM_INLINE bool factor_column(const Place &at, Elements &mine, Shared &shared, u32 k,
-                                   u32 &free) {
-    W largest = 0;
-    u32 best = rows;
+// The rows of a lane, while the group factors its columns.
+struct Candidates {
+    W open[rows];    // all bits for a row that is no pivot, and none for one that is
+    u32 which[rows]; // of the 8 pivots a row is; 8 if none
+};
+
+// The lane with the largest of 32 ranks, `most`; of equal ones, that whose first such row is first.
+CUPYGEMM_INLINE u32 lane_of(W largest, W most, const W (&rank)[rows], const Place &at) {
+    const u32 tied = ballot_of_32(largest == most);
+    if ((tied & (tied - 1)) == 0)
+        return first_bit(tied);
+    u32 row = height;
+#pragma unroll
+    for (u32 i = rows; i-- > 0;)
+        row = rank[i] == most ? at.row(i) : row;
+    return minimum_of_32(row) % 32;
+}
+
+// Find the pivot of column k of the group, and eliminate with it. Returns whether there is a pivot.
+// A column waits for the one before, so what can precede the exchange between lanes does: a lane
+// chooses among its rows, and the inverse comes from the rank of the pivot.
+CUPYGEMM_INLINE bool factor_column(const Place &at, Elements &mine, u32 k, Candidates &candidates) {
+    W rank[rows], largest = 0; // of magnitudes; zero for rows that are pivots, and for them alone
 #pragma unroll
     for (u32 i = 0; i < rows; ++i) {
-        const W rank = bits_of(mine.value[i][k]) & (~static_cast<W>(0) >> 1); // of its magnitude
-        const bool wins = (free >> i & 1) != 0 && (best == rows || rank > largest);
-        largest = wins ? rank : largest;
-        best = wins ? i : best;
+        rank[i] = (bits_of(mine.value[i][k]) << 1 | 1) & candidates.open[i];
+        largest = rank[i] > largest ? rank[i] : largest;
     }
+    const W most = maximum_of_32(largest);
     S head[width];
 #pragma unroll
     for (u32 c = 0; c < width; ++c) {
-        head[c] = mine.value[0][c];
+        head[c] = mine.value[rows - 1][c];
 #pragma unroll
-        for (u32 i = 1; i < rows; ++i)
-            head[c] = best == i ? mine.value[i][c] : head[c];
+        for (u32 i = rows - 1; i-- > 0;) // the first of equal ones
+            head[c] = rank[i] == largest ? mine.value[i][c] : head[c];
     }
-    // Lanes whose rows are all pivots come last.
-    const u32 leader = largest_of_32(largest, at.row(best));
+    const u32 leader = lane_of(largest, most, rank, at);
+    const S size = real_of_bits(most >> 1);
+    const bool is_zero = size == 0;
+    const Divisor divisor(is_zero ? of_real<S>(1) : size);
 #pragma unroll
     for (u32 c = 0; c < width; ++c)
         head[c] = from_lane(head[c], leader);
-    if (at.lane == leader) {
-        free &= ~(1u << best);
-        shared.position[at.row(best)] = at.first + k;
-        shared.row_of[at.first + k] = at.row(best);
-    }
-    const bool is_zero = head[k] == 0;
-    const Divisor divisor(is_zero ? of_real<S>(1) : head[k]);
+    const S over = head[k] < 0 ? divisor.over : negated(divisor.over); // of the negated pivot
+    bool leads = at.lane == leader;
 #pragma unroll
     for (u32 i = 0; i < rows; ++i) {
-        const bool below = (free >> i & 1) != 0;
-        const S factor = below ? negated(divisor.under(mine.value[i][k])) : S{};
+        const bool chosen = leads && rank[i] == most;
+        leads = leads && !chosen;
+        candidates.open[i] = chosen ? 0 : candidates.open[i];
+        candidates.which[i] = chosen ? k : candidates.which[i];
+        const S factor = times(times(mine.value[i][k], divisor.scale), over);
+        const S below = real_of_bits(bits_of(factor) & candidates.open[i]);
 #pragma unroll
         for (u32 c = 0; c < width; ++c)
             if (c != k)
-                mine.value[i][c] = plus_product(mine.value[i][c], factor, head[c]);
-        mine.value[i][k] = below ? factor : mine.value[i][k];
+                mine.value[i][c] = plus_product(mine.value[i][c], below, head[c]);
+        mine.value[i][k] = candidates.open[i] != 0 ? below : mine.value[i][k];
     }
     return !is_zero;
 }
@@ -149,33 +189,50 @@ CUPYGEMM_INLINE bool factor_column(const Place &at, Elements &mine, Shared &shar
 // Factor the columns of the group, and share what the others update with.
 CUPYGEMM_INLINE void factor_columns(const WindowedTileArgs &args, const Place &at, Elements &mine,
                                     Shared &shared) {
-    u32 free = 0;
+    Candidates candidates;
 #pragma unroll
-    for (u32 i = 0; i < rows; ++i)
-        free |= shared.position[at.row(i)] == none ? 1u << i : 0;
-    const u32 before = free;
+    for (u32 i = 0; i < rows; ++i) {
+        candidates.open[i] = shared.position[at.row(i)] == none ? ~static_cast<W>(0) : 0;
+        candidates.which[i] = width;
+    }
     i32 failed = 0;
 #pragma unroll
     for (u32 k = 0; k < width; ++k)
-        if (!factor_column(at, mine, shared, k, free) && failed == 0)
+        if (!factor_column(at, mine, k, candidates) && failed == 0)
             failed = args.first + static_cast<i32>(at.first + k) + 1;
     i32 *const info = reinterpret_cast<i32 *>(args.info);
     if (at.lane == 0 && failed != 0 && *info == 0)
         *info = failed;
-    wave_barrier(); // the positions are in shared memory
 #pragma unroll
     for (u32 i = 0; i < rows; ++i) {
-        const bool is_free = (free >> i & 1) != 0, was_free = (before >> i & 1) != 0;
-        const bool is_new = was_free && !is_free;
-        const u32 which = is_new ? shared.position[at.row(i)] - at.first : width;
-        const u32 count = is_free || is_new ? which : 0;
+        const u32 row = at.row(i), which = candidates.which[i];
+        const bool is_new = which < width;
+        if (is_new) {
+            shared.position[row] = at.first + which;
+            shared.row_of[at.first + which] = row;
+        }
+        const u32 count = candidates.open[i] != 0 || is_new ? which : 0;
         Eight w = mine.eight(i);
 #pragma unroll
         for (u32 j = 0; j < width; ++j)
             w.value[j] = j < count ? w.value[j] : S{};
-        shared.factors[at.group % 2][at.row(i)] = w;
-        shared.which[at.group % 2][at.row(i)] = which;
+        shared.factors[at.group % 2].set(row, w);
+        shared.which[at.group % 2][row] = which;
     }
+}
+
+// Update the columns of the group by those of another.
+CUPYGEMM_INLINE void update_by(const Place &at, Elements &mine, Shared &shared, u32 owner) {
+    u32 which[rows];
+#pragma unroll
+    for (u32 i = 0; i < rows; ++i)
+        which[i] = shared.which[owner % 2][at.row(i)];
+    share_heads(at, mine, shared, which);
+    Eight w[rows];
+#pragma unroll
+    for (u32 i = 0; i < rows; ++i)
+        w[i] = shared.factors[owner % 2].of(at.row(i));
+    update(at, mine, shared, w);
 }
 
 CUPYGEMM_INLINE void factor(const WindowedTileArgs &args, const Place &at, Elements &mine,
@@ -185,14 +242,11 @@ CUPYGEMM_INLINE void factor(const WindowedTileArgs &args, const Place &at, Eleme
         if (at.group == owner)
             factor_columns(args, at, mine, shared);
         workgroup_barrier(); // the factors and the positions are in shared memory
-        if (at.group == owner)
-            continue;
-        u32 which[rows];
-#pragma unroll
-        for (u32 i = 0; i < rows; ++i)
-            which[i] = shared.which[owner % 2][at.row(i)];
-        share_heads(at, mine, shared, which);
-        update(at, mine, shared, shared.factors[owner % 2]);
+        if (at.group == owner + 1)
+            update_by(at, mine, shared, owner);
+        workgroup_barrier(); // the next group has its turn
+        if (at.group != owner && at.group != owner + 1)
+            update_by(at, mine, shared, owner);
     }
 }
 
@@ -229,28 +283,32 @@ CUPYGEMM_INLINE void invert_block(const Place &at, Elements &mine, Shared &share
 CUPYGEMM_INLINE void invert_upper(const Place &at, Elements &mine, Shared &shared,
                                   const u32 (&position)[rows]) {
     invert_block(at, mine, shared, position);
-#pragma unroll 1
-    for (u32 owner = groups; owner-- > 0;) {
-        const u32 first = owner * width;
-        Eight(&factors)[height] = shared.factors[(owner + 1) % 2]; // `factor` used the other last
-        if (at.group == owner)
+    const auto place = [](u32 owner, u32 row) { return owner * (owner + 1) / 2 * width + row; };
+    workgroup_barrier(); // all groups have updated their columns
 #pragma unroll
-            for (u32 i = 0; i < rows; ++i)
-                factors[at.row(i)] = mine.eight(i);
-        workgroup_barrier(); // the factors are in shared memory
-        if (at.group <= owner)
-            continue;
+    for (u32 i = 0; i < rows; ++i)
+        if (position[i] < at.first + width)
+            shared.upper.set(place(at.group, position[i]), mine.eight(i));
+    workgroup_barrier(); // the factors are in shared memory
+#pragma unroll 1
+    for (u32 owner = at.group; owner-- > 0;) {
+        const u32 first = owner * width;
         u32 which[rows];
 #pragma unroll
         for (u32 i = 0; i < rows; ++i)
-            which[i] = position[i] - first;
+            which[i] = position[i] - first; // at least 8 for rows that are not in the block
         share_heads(at, mine, shared, which);
+        Eight w[rows];
 #pragma unroll
-        for (u32 i = 0; i < rows; ++i)
+        for (u32 i = 0; i < rows; ++i) {
+            w[i] = Eight{};
+            if (position[i] < first + width)
+                w[i] = shared.upper.of(place(owner, position[i]));
 #pragma unroll
             for (u32 c = 0; c < width; ++c)
                 mine.value[i][c] = which[i] < width ? S{} : mine.value[i][c];
-        update(at, mine, shared, factors);
+        }
+        update(at, mine, shared, w);
     }
 }
 
