@@ -85,10 +85,17 @@ inline unsigned __shfl_sync(unsigned, unsigned value, int lane) {
 inline unsigned __ballot_sync(unsigned, int condition) {
     return hopper_model::hopper_ballot(condition != 0);
 }
+inline unsigned __reduce_max_sync(unsigned mask, unsigned value) {
+    unsigned most = 0;
+    for (int lane = 0; lane < 32; ++lane) {
+        const unsigned other = __shfl_sync(mask, value, lane);
+        most = other > most ? other : most;
+    }
+    return most;
+}
 inline int __ffs(int x) { return __builtin_ffs(x); }
 inline int __popc(unsigned x) { return __builtin_popcount(x); }
 
 // The kernels that the machine runs do not use these.
 void __threadfence();
-unsigned __reduce_max_sync(unsigned, unsigned);
 unsigned __shfl_xor_sync(unsigned, unsigned, int);
