@@ -62,6 +62,8 @@ class Limits:
         The same for a QR factorisation, whose launches take more time.
     spared : int
         The compute units that such an update leaves to the panel, and to the updates inside it.
+    spared_by_halves : int
+        The same for an update that multiplies 16-bit numbers, which takes less time than a panel.
     whole : int
         The most rows of a matrix that one workgroup factors by itself.
     windowed : int
@@ -86,6 +88,7 @@ class Limits:
     ahead: int = 2048
     ahead_of_qr: int = 1024
     spared: int = 24
+    spared_by_halves: int = 48
     whole: int = 128
     windowed: int = 8192
 

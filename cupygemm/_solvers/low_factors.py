@@ -10,12 +10,7 @@ from cupygemm._request.arrays import Array
 from cupygemm._solvers import blocks, butterflies, cholesky, lu, windowed_lu
 from cupygemm._solvers.matrices import Matrices, copied, empty
 from cupygemm._solvers.products import ROUNDINGS, Rounding
-from cupygemm._solvers.scaling import (
-    inverse_powers_of_two,
-    largest_parts,
-    scale_into,
-    scaled_row_sums,
-)
+from cupygemm._solvers.scaling import inverse_powers_of_two, largest_parts, scale_into
 from cupygemm._solvers.substitution import substitute
 from cupygemm._solvers.swaps import permutation
 
@@ -39,18 +34,15 @@ class Low:
     ----------
     rows, columns : cupy.ndarray
         (batches, 1, n): the diagonals of R and C.
-    norm : cupy.ndarray
-        (batches, 1): the maximum norms of R A C.
     info : cupy.ndarray
         (batches,), int32, as of the factorisation.
     """
 
     info: Array
 
-    def __init__(self, a: Array, rows: Array, columns: Array, rounding: Rounding) -> None:
+    def __init__(self, rows: Array, columns: Array, rounding: Rounding) -> None:
         self._rounding = rounding
         self.rows, self.columns = rows[:, None], columns[:, None]
-        self.norm = scaled_row_sums(a, rows[:, :, None], self.columns).max(axis=1)[:, None]
 
     def scaled(self, a: Array) -> Matrices:
         """Return the scaled matrices in the low precision."""
@@ -92,7 +84,7 @@ class LowLU(Low):
     def __init__(self, a: Array, precision: str) -> None:
         rows, columns = _equilibrated(a)
         rounding = ROUNDINGS[precision]
-        super().__init__(a, rows, columns, rounding)
+        super().__init__(rows, columns, rounding)
         found = lu.factor(self.scaled(a), rounding=rounding)
         self._lu, self.info = found.lu, found.info
         self._rows = permutation(found.pivots)[:, :, None]
@@ -112,7 +104,7 @@ class LowWindowedLU(Low):
     def __init__(self, a: Array, precision: str) -> None:
         rows, columns = _equilibrated(a)
         rounding = ROUNDINGS[precision]
-        super().__init__(a, rows, columns, rounding)
+        super().__init__(rows, columns, rounding)
         both = windowed_lu.room(windowed_lu.padded(a.shape[-1]))
         butterflies.transform(a[0], rows[0], columns[0], both)
         self.factors = windowed_lu.factor(both, rounding)
@@ -145,7 +137,7 @@ class LowCholesky(Low):
         diagonal = cupy.arange(a.shape[-1])
         scale = inverse_powers_of_two(cupy.sqrt(cupy.abs(a[:, diagonal, diagonal].real)))
         rounding = ROUNDINGS[precision]
-        super().__init__(a, scale, scale, rounding)
+        super().__init__(scale, scale, rounding)
         self._factor = self.scaled(a)
         self._factor.array[:, diagonal, diagonal] *= 1 + 2 * _UNITS[precision]
         self.info = cholesky.factor(self._factor, rounding)

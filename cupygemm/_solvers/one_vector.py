@@ -21,7 +21,14 @@ from cupygemm._backends.kernel_kind import Call
 from cupygemm._backends.launch_rows import LaunchRows, region
 from cupygemm._request.arrays import Array
 from cupygemm._solvers import butterflies
-from cupygemm._solvers.kernels import ERROR_PARTS, KRYLOV_END, KRYLOV_STEP, ROW_PRODUCTS, load
+from cupygemm._solvers.kernels import (
+    ERROR_PARTS,
+    KRYLOV_END,
+    KRYLOV_STEP,
+    ROW_NORMS,
+    ROW_PRODUCTS,
+    load,
+)
 from cupygemm._solvers.windowed_lu import WindowedFactors
 
 LONGEST_CYCLE = 16
@@ -106,8 +113,6 @@ class OneVector:
         (n, n), contiguous, real.
     b, rows, columns : cupy.ndarray
         (n,), contiguous, of its type: the right-hand side, and the diagonals of R and C.
-    norms : list of cupy.ndarray
-        Of one element each: the maximum norms of A and of R A C.
     factors : WindowedFactors
         Of the mixed R A C.
     flags : list of cupy.ndarray
@@ -125,7 +130,6 @@ class OneVector:
         b: Array,
         rows: Array,
         columns: Array,
-        norms: list[Array],
         factors: WindowedFactors,
         flags: list[Array],
     ) -> None:
@@ -139,7 +143,8 @@ class OneVector:
         self._mixed, between, self._solved = cupy.empty((3, size), _FACTOR_TYPE)
         groups = -(-n // _THREADS)
         # The largest magnitudes by workgroup, and then the norms and the flags.
-        known = [each.reshape(1).astype(a.dtype) for each in (*norms, *flags)]
+        norms = _row_norms(a, rows, columns).max(axis=1)
+        known = [norms, *(each.astype(a.dtype) for each in flags)]
         self._found = cupy.concatenate([cupy.zeros(_MAXIMA * groups, a.dtype), *known])
         self._count = _MAXIMA * groups
         arrays = (
@@ -199,6 +204,17 @@ class OneVector:
         stream = int(get_current_stream().ptr)
         for row in rows:
             self._launches.enqueue(row, stream)
+
+
+def _row_norms(a: Array, rows: Array, columns: Array) -> Array:
+    """Return the sums of magnitudes of the rows of A, and of R A C, (2, n)."""
+    import cupy
+
+    n = len(a)
+    sums = cupy.empty((2, n), a.dtype)
+    places = (each.data.ptr for each in (a, rows, columns, *sums))
+    load(ROW_NORMS, a.dtype, _THREADS)((-(-n // (_THREADS // 32)), 1), *places, n, n, n)
+    return sums
 
 
 @functools.lru_cache(maxsize=64)

@@ -80,10 +80,8 @@ class _OfOneVector:
         import cupy
 
         a, vector = cupy.ascontiguousarray(a[0]), cupy.ascontiguousarray(b[0, :, 0])
-        norms = [scaled_row_sums(a[None]).max(), low.norm]
         flags = [low.info] if finite is None else [low.info, finite]
-        scales = low.rows[0, 0], low.columns[0, 0]
-        self._vector = OneVector(a, vector, *scales, norms, low.factors, flags)
+        self._vector = OneVector(a, vector, low.rows[0, 0], low.columns[0, 0], low.factors, flags)
         self._vector.begin()
 
     def improve(self, steps: int) -> None:
@@ -130,6 +128,8 @@ class System:
         self._a, self._low = a, low
         self.b = cupy.ascontiguousarray(b.swapaxes(1, 2))
         self._norm = scaled_row_sums(a).max(axis=1)[:, None]
+        scaled = scaled_row_sums(a, low.rows.swapaxes(1, 2), low.columns)
+        self._norm_scaled = scaled.max(axis=1)[:, None]
 
     def _multiply(self, x: Array) -> Array:
         return matmul(self._a, x.swapaxes(1, 2)).swapaxes(1, 2)
@@ -146,7 +146,9 @@ class System:
         r = self.b - self._multiply(x)
         scaled = low.rows * r
         error = _backward_error(r, self._norm, x, self.b)
-        error_scaled = _backward_error(scaled, low.norm, x / low.columns, low.rows * self.b)
+        error_scaled = _backward_error(
+            scaled, self._norm_scaled, x / low.columns, low.rows * self.b
+        )
         return scaled, cupy.maximum(error, error_scaled)
 
 

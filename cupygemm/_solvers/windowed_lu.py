@@ -141,6 +141,7 @@ def factor(both: Matrices, rounding: Rounding) -> WindowedFactors:
     starts = [each.data.ptr for each in (lower, upper, moves, info, scratch)]
     exact = rounding == EXACT
     panels = [_Panel(both, starts, range(i, i + PANEL), exact) for i in range(0, size, PANEL)]
+    units = blocks.LIMITS.spared if rounding.dtype is None else blocks.LIMITS.spared_by_halves
     panels[0].factor()
     for number, panel in enumerate(panels):
         following = range(panel.columns.stop, min(panel.columns.stop + PANEL, size))
@@ -156,7 +157,7 @@ def factor(both: Matrices, rounding: Rounding) -> WindowedFactors:
         update(following)
         others = range(following.stop, size)
         if len(others) >= blocks.LIMITS.ahead:
-            with beside(panels[number + 1].factor, blocks.LIMITS.spared):
+            with beside(panels[number + 1].factor, units):
                 panel.move_others()
                 update(others)
         else:
@@ -333,12 +334,14 @@ def _join_lower(both: Layout, panel: range, multiply: Callable[..., Call]) -> li
 
 def _join_upper(factors: Array, upper: Array) -> None:
     """Join the inverses of tiles of U, in place, to those of the panels."""
+    import cupy
+
     for half in (TILE, 2 * TILE):
         for first in range(0, PANEL, 2 * half):
             near, far = slice(first, first + half), slice(first + half, first + 2 * half)
             between = _on_diagonal(factors, PANEL)[:, near, far]
             product = matmul(matmul(upper[:, near, near], between), upper[:, far, far])
-            upper[:, near, far] = -product
+            cupy.negative(product, upper[:, near, far])
 
 
 def _wider(factors: Array, lower: Array, upper: Array) -> tuple[Array, Array]:
@@ -359,7 +362,7 @@ def _wider(factors: Array, lower: Array, upper: Array) -> tuple[Array, Array]:
             product = matmul(
                 matmul(inverses[left], blocks_of_both[:, target[0], target[1]]), inverses[right]
             )
-            wider[:, target[0], target[1]] = -product
+            cupy.negative(product, wider[:, target[0], target[1]])
             joined.append(wider)
         lower, upper = joined
     return lower, upper

@@ -75,7 +75,7 @@ SIZES = {"by_products": False, "groups": 4, "right_sides": 8, "team": 1, "thread
 OF_A_TILE = {"groups": 16, "rows": 5, "threads": 512}
 KINDS = [kind for kind in vars(kernels).values() if isinstance(kind, KernelKind)]
 TILE = kernels.WINDOWED_TILE
-OF_REALS = (kernels.ERROR_PARTS, kernels.KRYLOV_STEP, kernels.KRYLOV_END)
+OF_REALS = (kernels.ERROR_PARTS, kernels.ROW_NORMS, kernels.KRYLOV_STEP, kernels.KRYLOV_END)
 
 
 def check_solver(kind: KernelKind, char: str, sizes: dict[str, int], folder: Path) -> None:

@@ -30,6 +30,14 @@ def test_rows_are_multiplied(cp, draw, dtype, m, k, pitch):
     assert abs(y.get() - scale * (b - a[:, :k] @ x)).max() < tolerance
 
 
+@pytest.mark.parametrize("dtype", "fd")
+def test_norms_of_rows(cp, draw, dtype):
+    a, rows, columns = draw((70, 70), dtype), *abs(draw((2, 70), dtype))
+    sums, scaled = one_vector._row_norms(*map(cp.asarray, (a, rows, columns))).get()
+    np.testing.assert_allclose(sums, abs(a).sum(axis=1), rtol=1e-5)
+    np.testing.assert_allclose(scaled, rows * (abs(a) @ columns), rtol=1e-5)
+
+
 @pytest.mark.parametrize(("steps", "repeats"), [(1, False), (5, False), (16, False), (4, True)])
 def test_a_cycle_ends_with_the_least_norm(cp, draw, steps, repeats):
     most, n = one_vector.LONGEST_CYCLE + 1, 300
