@@ -14,6 +14,7 @@ import pytest
 
 import cupygemm
 from cupygemm import testing
+from cupygemm._backends.hopper import tf32x3
 from cupygemm._backends.hopper.tile_shapes import (
     CONFIGS,
     NARROW_CONFIGS,
@@ -155,3 +156,15 @@ def test_numbers_in_device_memory(cp, model):
 @pytest.mark.parametrize("activation", ULPS)
 def test_activations_by_the_unit_in_the_last_place(cp, device, activation):
     by_the_unit_in_the_last_place(cp, device, activation)
+
+
+def test_an_epilogue_of_products_of_tf32_terms(cp, monkeypatch):
+    monkeypatch.setattr(tf32x3, "require", lambda *_: None)  # cuBLAS is sooner with so small ones
+    m, n, k = 140, 72, 96
+    x1, x2 = testing.integer_operands((m, k), (k, n), F32, seed=5)
+    given = options(m, n, F32)
+    a, b, arrays = cp.asarray(x1), cp.asarray(x2), on_device(cp, given)
+    explained = cupygemm.explain(a, b, precision="tf32x3", **arrays)
+    assert "by CuPy" not in explained.epilogue
+    result = cupygemm.matmul(a, b, precision="tf32x3", **arrays)
+    testing.assert_gemm_exact(result, x1, x2, **given)
