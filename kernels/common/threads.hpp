@@ -209,12 +209,26 @@ template <class Word> CUPYGEMM_INLINE u32 largest_of_32(Word value, u32 position
 #if CUPYGEMM_NVIDIA
     const u32 high = static_cast<u32>(value >> (8 * (sizeof(Word) - 4)));
     const u32 tied = __ballot_sync(~0u, high == maximum_of_32(high));
-    if ((tied & (tied - 1)) == 0) // most often, one thread has the largest high word
+    if (__builtin_expect((tied & (tied - 1)) == 0, 1)) // one thread has the largest high word
         return first_bit(tied);
 #endif
     const bool largest = value == maximum_of_32(value);
     const u32 first = minimum_of_32(largest ? position : ~0u);
     return first_of_32(largest && position == first);
+}
+
+// Whether this is that thread, without its index.
+template <class Word> CUPYGEMM_INLINE bool has_largest_of_32(Word value, u32 position) {
+#if CUPYGEMM_NVIDIA
+    const u32 high = static_cast<u32>(value >> (8 * (sizeof(Word) - 4)));
+    const bool highest = high == maximum_of_32(high);
+    const u32 tied = __ballot_sync(~0u, highest);
+    if (__builtin_expect((tied & (tied - 1)) == 0, 1))
+        return highest;
+#endif
+    const bool largest = value == maximum_of_32(value);
+    const u32 first = minimum_of_32(largest ? position : ~0u);
+    return largest && position == first;
 }
 
 // The value of one of the 32 threads.
@@ -224,6 +238,16 @@ CUPYGEMM_INLINE u32 from_lane(u32 value, u32 lane) {
 #else
     return static_cast<u32>(__builtin_amdgcn_ds_bpermute(
         static_cast<i32>(((local_thread() & ~31u) | lane) << 2), static_cast<i32>(value)));
+#endif
+}
+
+// Store a word to shared memory. NVIDIA's compiler joins stores of neighbours, and then moves
+// numbers between registers, at every step of a loop, so that those of one store lie side by side.
+template <class Word> CUPYGEMM_INLINE void store_alone(Word *place, Word word) {
+#if CUPYGEMM_NVIDIA
+    *const_cast<volatile Word *>(place) = word;
+#else
+    *place = word;
 #endif
 }
 

@@ -67,12 +67,13 @@ CUPYGEMM_INLINE void store_and_count(u32 address, const u32 (&words)[4], u32 bar
                  : "memory");
 }
 
-// A barrier that counts the bytes of the messages of a step. Each goes to `size` workgroups.
-template <u32 size, u32 messages, u32 bytes> struct Inbox {
-    u64 barriers[2]; // by the parity of the step
+// Messages of some steps, each from somebody to all `size` workgroups, and barriers that count
+// their bytes. A place is used again after `places` steps.
+template <u32 size, u32 places, u32 messages, u32 bytes> struct Inbox {
+    u64 barriers[places];
 
     CUPYGEMM_INLINE u32 address(u32 step) const {
-        return static_cast<u32>(__cvta_generic_to_shared(&barriers[step % 2]));
+        return static_cast<u32>(__cvta_generic_to_shared(&barriers[step % places]));
     }
     CUPYGEMM_INLINE void expect(u32 step) {
         asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(address(step)),
@@ -80,13 +81,13 @@ template <u32 size, u32 messages, u32 bytes> struct Inbox {
                      : "memory");
     }
     CUPYGEMM_INLINE void begin() {
-        for (u32 step = 0; step < 2; ++step)
+        for (u32 step = 0; step < places; ++step)
             asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(address(step)) : "memory");
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-        expect(0);
-        expect(1);
+        for (u32 step = 0; step < places; ++step)
+            expect(step);
     }
-    // Wait for the messages of a step, and expect those of the step after the next.
+    // Wait for the messages of a step, and expect those of the next step with this place.
     CUPYGEMM_INLINE void wait(u32 step, u32 thread) {
         u32 done = 0;
         while (!done)
@@ -94,18 +95,20 @@ template <u32 size, u32 messages, u32 bytes> struct Inbox {
                          "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
                          "selp.u32 %0, 1, 0, p;\n}"
                          : "=r"(done)
-                         : "r"(address(step)), "r"(step / 2 % 2)
+                         : "r"(address(step)), "r"(step / places % 2)
                          : "memory");
         if (thread == 0)
-            expect(step + 2);
+            expect(step + places);
     }
     // Send a message, of which the words from `end` on are zero, from shared memory to the same
-    // place in every workgroup. Called by 32 threads.
-    template <class Word> CUPYGEMM_INLINE void send(const Word *place, u32 step, u32 lane,
-                                                    const Word *message, u32 end) const {
+    // place in every workgroup, where each 16 bytes are `pitch` words behind those before. The
+    // place of a step is `apart` words behind the one before. Called by 32 threads.
+    template <class Word> CUPYGEMM_INLINE void send(const Word *first_place, u32 apart, u32 pitch,
+                                                    u32 step, u32 lane, const Word *message,
+                                                    u32 end) const {
         constexpr u32 chunks = bytes / 16, count = 16 / sizeof(Word);
         static_assert(chunks <= 32 && 32 % chunks == 0, "a thread must send one chunk");
-        const u32 chunk = lane % chunks;
+        const u32 chunk = lane % chunks, place = step % places;
         union {
             Word words[count];
             u32 parts[4];
@@ -114,53 +117,51 @@ template <u32 size, u32 messages, u32 bytes> struct Inbox {
         for (u32 i = 0; i < count; ++i)
             words[i] = count * chunk + i < end ? message[count * chunk + i] : Word{0};
 #pragma unroll
-        for (u32 to = lane / chunks; to < size; to += 32 / chunks) {
-            u32 barrier;
-            asm("mapa.shared::cluster.u32 %0, %1, %2;"
-                : "=r"(barrier)
-                : "r"(address(step)), "r"(to));
-            store_and_count(address_at_rank(place + count * chunk, to), parts, barrier);
-        }
+        for (u32 to = lane / chunks; to < size; to += 32 / chunks)
+            store_and_count(address_at_rank(first_place + pitch * chunk, to) +
+                                place * apart * static_cast<u32>(sizeof(Word)),
+                            parts, address_at_rank(barriers, to) + place * 8);
     }
 };
 
-// Candidates for the pivot send their heads to all workgroups. The row of the pivot follows, and
-// the threads wait for it one step later. No workgroup needs a barrier of its own.
-//
-//   by groups  Every 32 threads have a candidate. Only those with the pivot send a row.
-//   otherwise  A workgroup has one candidate, and sends the row with the head. Only one of these
-//              rows is used, but more heads would take longer.
+// The rows of pivots arrive later than their heads (common/solvers/lu_late_steps.hpp).
+template <u32 size> constexpr bool rows_are_late = true;
+
+// Candidates for the pivot send their heads to all workgroups: one of each 32 threads, if that
+// makes no more than 64, so that no workgroup needs a barrier of its own, and else one of each
+// workgroup. Only the row of the pivot is sent, and the threads wait for it two steps later.
 //
 // Heads alternate between two places. A group sends the head of step s + 2 only after it has the
-// heads of step s + 1, and then every group has read those of step s. The same holds for the row of
-// the pivot. Rows that are sent with heads have four places, since a workgroup may still read that
-// of step s when another sends that of step s + 2.
-template <bool groups_send, class Word, u32 size, u32 groups, u32 head_words, u32 row_words>
-struct TeamOf {
-    static constexpr bool by_groups = groups_send;
+// heads of step s + 1, and then every group has read those of step s. Row s is sent after the heads
+// of step s, before which every group has read row s - 3. So it needs one of three places, and has
+// one of four.
+template <class Word, u32 size, u32 groups, u32 head_words, u32 row_words> struct PivotTeam {
+    static constexpr bool by_groups = size * groups <= 64;
     static constexpr u32 slots = by_groups ? size * groups : size;
-    static constexpr u32 row_slots = by_groups ? 1 : size, row_places = by_groups ? 2 : 4;
-    alignas(16) Word heads[2][slots][head_words];
-    alignas(16) Word rows[row_places][row_slots][row_words];
-    Inbox<size, slots, head_words * sizeof(Word)> head_inbox;
-    Inbox<size, row_slots, row_words * sizeof(Word)> row_inbox;
+    static constexpr u32 row_places = 4;
+    static constexpr u32 chunk = 16 / sizeof(Word); // words of 16 bytes
+    static constexpr u64 records_bytes = 0;
+    // Lanes that compare heads read 16 bytes side by side.
+    alignas(16) Word heads[2][head_words / chunk][slots][chunk];
+    alignas(16) Word rows[row_places][row_words];
+    Inbox<size, 2, slots, head_words * sizeof(Word)> head_inbox;
+    Inbox<size, row_places, 1, row_words * sizeof(Word)> row_inbox;
 
-    CUPYGEMM_INLINE const Word *head(u32 step, u32 slot) const { return heads[step % 2][slot]; }
-    CUPYGEMM_INLINE const Word *row(u32 step, u32 slot) const {
-        return rows[step % row_places][by_groups ? 0 : slot];
+    // The words of a head from `word` on, up to a multiple of 16 bytes.
+    CUPYGEMM_INLINE const Word *head(u32 step, u32 slot, u32 word) const {
+        return &heads[step % 2][word / chunk][slot][word % chunk];
     }
+    CUPYGEMM_INLINE const Word *row(u32 number) const { return rows[number % row_places]; }
 
     CUPYGEMM_INLINE void publish_head(u32 slot, u32 step, u32 lane, const Word *record) {
-        head_inbox.send(head(step, slot), step, lane, record, head_words);
+        head_inbox.send(head(0, slot, 0), slots * head_words, slots * chunk, step, lane, record,
+                        head_words);
     }
-    CUPYGEMM_INLINE void publish_row(u64, u32 rank, u32 step, u32 lane, const Word *record,
-                                     u32 end) {
-        row_inbox.send(row(step, rank), step, lane, record, end);
+    CUPYGEMM_INLINE void publish_row(u32 number, u32 lane, const Word *record, u32 end) {
+        row_inbox.send(rows[0], row_words, chunk, number, lane, record, end);
     }
-    template <u32 threads> CUPYGEMM_INLINE void wait_head(u32 *, u64, u32, u32 step, u32 thread) {
-        head_inbox.wait(step, thread);
-    }
-    CUPYGEMM_INLINE void wait_row(u32 step, u32 thread) { row_inbox.wait(step, thread); }
+    CUPYGEMM_INLINE void wait_head(u32 step, u32 thread) { head_inbox.wait(step, thread); }
+    CUPYGEMM_INLINE void wait_row(u32 number, u32 thread) { row_inbox.wait(number, thread); }
 
     // Every workgroup's barriers are ready.
     CUPYGEMM_INLINE void begin() {
@@ -171,11 +172,5 @@ struct TeamOf {
         cluster_barrier();
     }
 };
-
-// At most 64 heads are compared.
-template <u32 size, u32 groups> constexpr bool groups_send_heads = size * groups <= 64;
-
-template <class Word, u32 size, u32 groups, u32 head_words, u32 row_words> using PivotTeam =
-    TeamOf<groups_send_heads<size, groups>, Word, size, groups, head_words, row_words>;
 
 } // namespace cupygemm

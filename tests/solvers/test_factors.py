@@ -70,6 +70,19 @@ def test_pivots_of_ties_and_of_zeros(cp):
     assert pivots.get().tolist() == [0, 1, 2]
 
 
+def test_pivots_that_differ_in_their_last_bits(cp):
+    """A column has 25 elements with the same high word, and no update changes them."""
+    rng = np.random.default_rng(0)
+    m, n = 300, 12
+    rows = np.arange(m)
+    a = np.zeros((m, n))
+    a[rows, rows % n] = (1 + rng.integers(0, 8, m) * 2.0**-50) * rng.choice([-1, 1], m)
+    expected, expected_pivots = scipy.linalg.lu_factor(a)
+    lu, pivots = linalg.lu_factor(cp.asarray(a))
+    assert (pivots.get() == expected_pivots).all()
+    assert_like(lu, expected)
+
+
 def test_tiny_and_huge_pivots(cp):
     """The reciprocal of a subnormal number overflows."""
     a = np.array([[3e-310, 1], [1.5e-310, 2]])

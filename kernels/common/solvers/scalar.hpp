@@ -39,6 +39,13 @@ template <class R> CUPYGEMM_INLINE void to_words(Complex<R> x, Word<R> *words) {
     words[0] = bits_of(x.re);
     words[1] = bits_of(x.im);
 }
+template <class R> CUPYGEMM_INLINE void to_words_alone(R x, Word<R> *words) {
+    store_alone(words, bits_of(x));
+}
+template <class R> CUPYGEMM_INLINE void to_words_alone(Complex<R> x, Word<R> *words) {
+    store_alone(words, bits_of(x.re));
+    store_alone(words + 1, bits_of(x.im));
+}
 template <class S> CUPYGEMM_INLINE S from_words(const Word<S> *words) {
     if constexpr (Parts<S>::words == 1)
         return real_of_bits(words[0]);
@@ -142,6 +149,11 @@ template <class S> CUPYGEMM_INLINE Real<S> magnitude(S x) {
     else
         return absolute(x.re) + absolute(x.im);
 }
+
+// A number of that magnitude, with any sign.
+CUPYGEMM_INLINE float signed_magnitude(float x) { return x; }
+CUPYGEMM_INLINE double signed_magnitude(double x) { return x; }
+template <class R> CUPYGEMM_INLINE R signed_magnitude(Complex<R> x) { return magnitude(x); }
 
 CUPYGEMM_INLINE float divided(float x, float y) { return x / y; }
 CUPYGEMM_INLINE double divided(double x, double y) { return x / y; }

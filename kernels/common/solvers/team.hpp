@@ -77,38 +77,22 @@ template <class Word, u32 size, u32 record_words> struct Team {
     CUPYGEMM_INLINE void begin() {}
 };
 
-// Whether the groups of 32 threads of a team publish a head each.
-template <u32 size, u32 groups> constexpr bool groups_send_heads = false;
+// Whether the rows of pivots arrive later than their heads: in clusters (hopper/team.cuh).
+template <u32 size> constexpr bool rows_are_late = false;
 
-// The same for records that are a head and a row, of which the head is needed first. Here a
-// workgroup publishes one head, and its row with it. In hopper/team.cuh, its groups of 32 threads
-// publish a head each, and only the pivot's row is sent.
-template <class Word, u32 size, u32 groups, u32 head_words, u32 row_words> struct PivotTeam {
-    static constexpr bool by_groups = groups_send_heads<size, groups>;
+// The same for records that are a head and a row, of which every workgroup publishes one.
+template <class Word, u32 size, u32 groups, u32 head_words, u32 row_words> struct PivotTeam
+    : Team<Word, size, head_words + row_words> {
     static constexpr u32 slots = size;
-    Team<Word, size, head_words + row_words> team;
+    static constexpr u64 records_bytes = 2 * size * (head_words + row_words) * sizeof(Word);
 
-    CUPYGEMM_INLINE const Word *head(u32 step, u32 rank) const { return team.record(step, rank); }
-    CUPYGEMM_INLINE const Word *row(u32 step, u32 rank) const {
-        return team.record(step, rank) + head_words;
+    // The words of a head from `word` on, up to a multiple of 16 bytes.
+    CUPYGEMM_INLINE const Word *head(u32 step, u32 slot, u32 word) const {
+        return this->record(step, slot) + word;
     }
-
-    // Publish the head, and then the row, that lie in shared memory, the row behind the head; words
-    // of the row from `end` on are zero. Called by 32 threads.
-    CUPYGEMM_INLINE void publish_head(u32, u32, u32, const Word *) {}
-    CUPYGEMM_INLINE void publish_row(u64 records, u32 rank, u32 step, u32 lane, const Word *record,
-                                     u32 end) {
-        team.publish(records, rank, step, lane, record - head_words, head_words + end);
+    CUPYGEMM_INLINE const Word *row(u32 step, u32 slot) const {
+        return this->record(step, slot) + head_words;
     }
-
-    // Wait for the heads, or the rows, of all workgroups. Called by every thread.
-    template <u32 threads>
-    CUPYGEMM_INLINE void wait_head(u32 *flags, u64 records, u32 rank, u32 step, u32 thread) {
-        team.template exchange<threads>(flags, records, rank, step, thread);
-    }
-    CUPYGEMM_INLINE void wait_row(u32, u32) {}
-
-    CUPYGEMM_INLINE void begin() {}
 };
 
 } // namespace cupygemm
