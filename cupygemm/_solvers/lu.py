@@ -84,7 +84,7 @@ def factor(
     factor_next = functools.partial(_factor_panels, a, pivots, info, few=few, rounding=rounding)
     panels = _panels(a, k, outer_width(k, lu_panel_blocks(a, max(a.m, 1)).width))
     delays = identity is None and a.batches == 1 and a.n >= blocks.LIMITS.grouped
-    most = blocks.LIMITS.group if delays else 1
+    most = _group(a, rounding) if delays else 1
     _, units = current_limits()
     factor_next(panels[0])
     for step in steps(panels, a.n, most):
@@ -125,6 +125,13 @@ def _panels(a: Matrices, k: int, outer: int) -> list[range]:
         panels.append(range(first, min(first + outer * (1 + is_wide), k)))
         first = panels[-1].stop
     return panels
+
+
+def _group(a: Matrices, rounding: Rounding) -> int:
+    """Return the most wide panels for which an update may wait."""
+    if a.dtype.char == "d" and not rounding.by_residues:
+        return blocks.LIMITS.group_of_float64
+    return blocks.LIMITS.group
 
 
 def _is_tail(a: Matrices, panel: range, k: int) -> bool:
