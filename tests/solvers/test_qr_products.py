@@ -72,6 +72,17 @@ def test_other_columns_are_reflected_one_by_one(cp, kind, dtype):
         np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.parametrize("angle", [0, 0.1, 0.15, 0.2])
+@pytest.mark.parametrize("least", [1, 1e-12, 1e-17])
+@pytest.mark.parametrize("dtype", "fd")
+def test_nearly_orthogonal_columns_of_any_norm(cp, angle, least, dtype):
+    """Angles of 0.1 take one pass and 0.15 two, and so do norms of 1e-17 in float32."""
+    generator = np.random.default_rng(7)
+    q = np.linalg.qr(generator.standard_normal((120, WIDTH)))[0]
+    a = (q + angle * q[:, :1]) * np.geomspace(1, least, WIDTH)
+    check(a.astype(dtype), factored(cp, a.astype(dtype)))
+
+
 @pytest.mark.parametrize("condition", [1e3, 1e6])
 def test_ill_conditioned_and_graded_columns(cp, condition):
     generator = np.random.default_rng(5)

@@ -168,8 +168,10 @@ CUPYGEMM_INLINE bool factor_by_products(const QrPanelArgs &args, Storage &storag
         if (i == j)
             tau[i] = element;
     };
-    const bool found =
-        storage.products.factor(row, rank, [&](u32 r) { return position[r]; }, store_t);
+    const S *const a = reinterpret_cast<const S *>(args.a) + matrix * args.stride;
+    const bool found = storage.products.factor(
+        row, rank, [&](u32 r) { return position[r]; },
+        [&](u32 i, u32 j) { return a[i * args.lda + j]; }, store_t);
     workgroup_barrier(); // this workgroup's shared memory has been read
     if (found)
         return true;

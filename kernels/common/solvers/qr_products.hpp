@@ -10,7 +10,12 @@
 //   every workgroup   sums | exchange | R1, rows R1^-1 | sums | exchange | R2, V1 U, rows (U R2)^-1
 //
 // All of them compute the small factors for themselves, from the same bits. V = Q1 (U R2)^-1 needs
-// no Q2 but its first rows. Where this is not as accurate as reflections, the result is false, and
+// no Q2 but its first rows. Columns that are far from depending on each other need no second pass:
+// Q1 is as orthogonal as Q2 then, and V = A (U R1)^-1 needs no Q1 but its first rows, either:
+//
+//   every workgroup   sums | exchange | R1, V1 U, rows (U R1)^-1
+//
+// Where this is not as accurate as reflections, the result is false, and
 // the caller reflects column by column: columns that depend on each other, and columns that are
 // nearly triangular already, whose reflections LAPACK makes the identity.
 //
@@ -30,6 +35,7 @@ struct QrProducts {
     static constexpr u32 groups = threads / 32, num_parts = minimum(groups, 4u);
     static constexpr u32 share = ceil_div(Places::count, size); // the sums that a workgroup adds
     static constexpr u32 pitch = width + 2, chunk = 8;
+    static constexpr u32 of_thread = ceil_div(width * width, threads); // elements of a square
     static_assert(width % chunk == 0, "columns are taken by chunks");
     using Square = S[width][pitch];
 
@@ -37,60 +43,74 @@ struct QrProducts {
         S stages[groups][Sums::lines][Sums::pitch]; // some rows of 32 threads
         S parts[num_parts][Places::count];          // sums over their rows
         struct {
-            Square top, w; // first Q2's first rows, then V1 and U; and U R2
+            Square top, w; // the first rows, then V1 and U; and U R
         };
     } region;
     alignas(16) Square first, gram; // R1; A^T A or Q1^T Q1, and then R2
     S inbox[size][share];
     S inverses[width]; // of a diagonal
     S signs[width];
-    u32 is_accurate;
+    u32 is_accurate, takes_two;
 
     // Factor the rows that the threads hold: position(r) is that of row r of a thread. Each becomes
-    // its row of V and R. store_t(i, j, x) is called for the elements of T.
-    template <u32 rows, class Position, class StoreT> CUPYGEMM_INLINE bool
-    factor(S (&row)[rows][width], u32 rank, const Position &position, const StoreT &store_t) {
+    // its row of V and R. load_top(i, j) returns an element of the first rows, from memory that is
+    // not stored to before all workgroups have loaded them. store_t(i, j, x) is called for the
+    // elements of T.
+    template <u32 rows, class Position, class LoadTop, class StoreT>
+    CUPYGEMM_INLINE bool factor(S (&row)[rows][width], u32 rank, const Position &position,
+                                const LoadTop &load_top, const StoreT &store_t) {
         const u32 thread = local_thread(), lane = thread % 32, group = thread / 32;
         workgroup_barrier(); // what the shared memory held before has been read
         if (thread == 0)
             is_accurate = 1;
+        bool is_last = false;
 #pragma unroll 1
-        for (u32 pass = 0; pass < 2; ++pass) {
+        for (u32 pass = 0; !is_last; ++pass) {
             Square &r = pass == 0 ? first : gram;
             sum_products(row, lane, group);
+            S top[of_thread] = {};
+            if (pass == 0)
+                each_element(thread, [&](u32 n, u32 i, u32 j) { top[n] = load_top(i, j); });
             exchange(rank, thread, r, [&] {
-                if (pass == 1 && rank == 0)
+                if (pass == 0)
+                    each_element(thread, [&](u32 n, u32 i, u32 j) { region.top[i][j] = top[n]; });
+                else if (rank == 0)
                     share_top(row[0], thread);
             });
             if (group == 0) {
-                if (pass == 1)
+                if (pass == 0)
+                    count_passes(lane);
+                else
                     require_orthogonal(lane);
                 cholesky(r, lane);
-                if (pass == 1)
-                    factor_top(lane);
+                if (pass == 1 || !takes_two)
+                    factor_top(r, lane);
             }
             workgroup_barrier(); // the factors are in shared memory
             if (!is_accurate)
                 return false;
-            if (pass == 1) {
-                multiply(region.w, region.top, gram, thread);
-                workgroup_barrier(); // U R2 is in shared memory
+            is_last = pass == 1 || !takes_two;
+            if (is_last) {
+                multiply(region.w, region.top, r, thread);
+                workgroup_barrier(); // U R is in shared memory
                 if (thread < width)
                     inverses[thread] = inverse(region.w[thread][thread]);
                 workgroup_barrier(); // the inverses of its diagonal, too
             }
-            const Square &divisor = pass == 0 ? first : region.w;
+            const Square &divisor = is_last ? region.w : first;
             substitute(
                 row, [&](u32 j, u32 i) { return divisor[j][i]; },
                 [&](u32 j) { return inverses[j]; });
         }
         if (rank != 0)
             return true;
-        workgroup_barrier(); // U R2 has been read
-        multiply(region.w, gram, first, thread);
-        workgroup_barrier(); // R2 R1 is in shared memory
+        if (takes_two) {
+            workgroup_barrier(); // U R2 has been read
+            multiply(region.w, gram, first, thread);
+            workgroup_barrier(); // R2 R1 is in shared memory
+        }
         if (group == 0)
-            finish_top(row[0], position(0), lane);
+            finish_top(row[0], takes_two ? region.w : first, position(0), lane);
         if (group == groups - 1)
             find_t(lane, store_t);
         return true;
@@ -155,6 +175,17 @@ private:
         Memory::barrier(); // all sums are there
     }
 
+    // Call visit(n, i, j) for the elements of a square that are this thread's.
+    template <class Visit>
+    CUPYGEMM_INLINE static void each_element(u32 thread, const Visit &visit) {
+#pragma unroll
+        for (u32 n = 0; n < of_thread; ++n) {
+            const u32 at = n * threads + thread;
+            if (at < width * width)
+                visit(n, at / width, at % width);
+        }
+    }
+
     // Give the first rows to all workgroups. Called by the first one.
     CUPYGEMM_INLINE void share_top(const S (&row)[width], u32 thread) {
         if (thread < width)
@@ -178,6 +209,34 @@ private:
     CUPYGEMM_INLINE void refuse_unless(bool is_fine) {
         if (maximum_of_32(is_fine ? 0u : 1u) != 0)
             is_accurate = 0;
+    }
+
+    // Tell whether A needs a second pass. With columns of norm 1, its products differ from the
+    // identity by a matrix whose norm is at most that of its elements. If this is at most
+    // sqrt(3) / 2, the condition of A is at most 4, and rounding errors of Q1 grow no further.
+    // Norms of columns must be far from underflow. Called by 32 threads.
+    CUPYGEMM_INLINE void count_passes(u32 lane) {
+        const u32 column = lane % width;
+        const S own = first[column][column];
+        const bool is_tiny =
+            !(own >= static_cast<S>(Constants::smallest_invertible / Constants::tolerance));
+        const S scale = inverse_square_root(own);
+        inverses[column] = scale;
+        wave_barrier(); // the inverse norms of all columns are in shared memory
+        S sum = 0;
+#pragma unroll 4
+        for (u32 i = 0; i < width; ++i) {
+            const S cosine = i < column ? first[i][column] * scale * inverses[i] : 0;
+            sum = plus_product(sum, cosine, cosine);
+        }
+#pragma unroll
+        for (u32 mask = width / 2; mask > 0; mask /= 2)
+            sum = plus(sum, exchanged(sum, mask));
+        const u32 is_far = is_tiny || !(sum <= static_cast<S>(0.375)) ? 1 : 0;
+        const u32 any_is_far = maximum_of_32(is_far);
+        if (lane == 0)
+            takes_two = any_is_far;
+        wave_barrier(); // that is in shared memory, and the norms have been read
     }
 
     // Check that Q1 is so nearly orthogonal that Q2 is. Called by 32 threads.
@@ -305,16 +364,17 @@ private:
         }
     }
 
-    // Compute V1 and U from Q1's first rows. A lane has a row. Called by 32 threads.
-    CUPYGEMM_INLINE void factor_top(u32 lane) {
+    // Compute V1 and U from the first rows, which are to be divided by R. A lane has a row. Called
+    // by 32 threads.
+    CUPYGEMM_INLINE void factor_top(const Square &r, u32 lane) {
         const u32 own = lane % width;
         bool is_fine = true;
         S x[1][width];
 #pragma unroll
         for (u32 k = 0; k < width; ++k)
             x[0][k] = region.top[own][k];
-        wave_barrier(); // the first rows have been read, and R2 is in shared memory
-        substitute(x, [&](u32 j, u32 i) { return gram[j][i]; }, [&](u32 j) { return inverses[j]; });
+        wave_barrier(); // the first rows have been read, and R is in shared memory
+        substitute(x, [&](u32 j, u32 i) { return r[j][i]; }, [&](u32 j) { return inverses[j]; });
         S(&y)[width] = x[0];
 #pragma unroll 1
         for (u32 base = 0; base < width; base += chunk) {
@@ -343,14 +403,15 @@ private:
         refuse_unless(is_fine);
     }
 
-    // Put a row of V1 and of R = S R2 R1 into the registers of its thread.
-    CUPYGEMM_INLINE void finish_top(S (&row)[width], u32 position, u32 lane) {
+    // Put a row of V1 and of S R, with the product R of the passes, into the registers of its
+    // thread.
+    CUPYGEMM_INLINE void finish_top(S (&row)[width], const Square &r, u32 position, u32 lane) {
         if (position >= width)
             return;
         const S sign = signs[lane];
 #pragma unroll
         for (u32 k = 0; k < width; ++k)
-            row[k] = k < lane ? region.top[lane][k] : times(region.w[lane][k], sign);
+            row[k] = k < lane ? region.top[lane][k] : times(r[lane][k], sign);
     }
 
     // Compute T, of which a lane has a row.
