@@ -23,7 +23,7 @@ from cupygemm._solvers.teams import Workspace, num_teams
 _MATRIX, _V, _T, _TAU, _FLAGS, _RECORDS, _SUMS = map(region, range(1, 8))
 _ROWS = 256
 """The rows of a workgroup of the kernels that apply a block to its panel."""
-_THREADS = 128
+_THREADS = 256
 _MOST_CHUNKS = 32
 _TILE = 64
 

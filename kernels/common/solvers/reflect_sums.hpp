@@ -2,8 +2,8 @@
 //
 // A workgroup sums over one chunk of rows, for 64 columns of C; reflect_apply.hpp adds the chunks
 // in their order, so that results are the same bits each time. A thread computes width / 4 rows of
-// two columns of V^H C; both operands go through shared memory, and the next rows of them are
-// loaded while these are multiplied.
+// two columns of V^H C, with 256 threads for every other 8 rows only: another thread has the rest.
+// Both operands go through shared memory, and the next rows are loaded while these are multiplied.
 #include "config.hpp"
 
 namespace cupygemm {
@@ -24,7 +24,9 @@ using S = Config::Scalar;
 constexpr u32 width = Config::width, threads = Config::threads;
 constexpr u32 tile = 64, depth = 16, each = width < 4 ? 1 : width / 4, padded = 4 * each;
 constexpr u32 v_loads = (depth * padded + threads - 1) / threads, c_loads = depth * tile / threads;
-static_assert(threads == 128, "a thread must have a quarter of V's columns and two of C's");
+constexpr u32 parts = threads / 128, rows_of_part = depth / parts;
+static_assert(threads == 128 || threads == 256,
+              "each of 128 threads must have a quarter of V's columns and two of C's");
 
 } // namespace cupygemm
 
@@ -32,6 +34,7 @@ CUPYGEMM_KERNEL(cupygemm::Config::threads)
 cupygemm_reflect_sums(const cupygemm::SumsArgs args) {
     using namespace cupygemm;
     __shared__ S v[depth][padded], c[depth][tile];
+    __shared__ S others[parts == 1 ? 1 : padded][tile]; // the sums of the second part
     const u32 thread = local_thread(), matrix = group_index_y(),
               tiles = ceil_div<u32>(args.n, tile);
     const u32 chunk = group_index_x() / tiles, column0 = group_index_x() % tiles * tile;
@@ -39,7 +42,7 @@ cupygemm_reflect_sums(const cupygemm::SumsArgs args) {
     const u32 end = minimum<u32>(begin + args.chunk, m);
     const S *const from_v = reinterpret_cast<const S *>(args.v) + matrix * args.v_stride;
     const S *const from_c = reinterpret_cast<const S *>(args.c) + matrix * args.c_stride;
-    const u32 x = thread % 32, y = thread / 32;
+    const u32 x = thread % 32, y = thread / 32 % 4, part = thread / 128;
     S next_v[v_loads], next_c[c_loads], sums[each][2] = {};
     const auto load = [&](u32 row0) {
 #pragma unroll
@@ -71,13 +74,31 @@ cupygemm_reflect_sums(const cupygemm::SumsArgs args) {
         workgroup_barrier(); // the rows are in shared memory
         load(row0 + depth);
 #pragma unroll 4
-        for (u32 row = 0; row < depth; ++row)
+        for (u32 next = 0; next < rows_of_part; ++next) {
+            const u32 row = part * rows_of_part + next;
 #pragma unroll
             for (u32 i = 0; i < each; ++i)
 #pragma unroll
                 for (u32 j = 0; j < 2; ++j)
                     sums[i][j] = plus_product(sums[i][j], conjugated(v[row][y * each + i]),
                                               c[row][x + 32 * j]);
+        }
+    }
+    if constexpr (parts == 2) {
+        if (part == 1)
+#pragma unroll
+            for (u32 i = 0; i < each; ++i)
+#pragma unroll
+                for (u32 j = 0; j < 2; ++j)
+                    others[y * each + i][x + 32 * j] = sums[i][j];
+        workgroup_barrier(); // the sums of the other rows are in shared memory
+        if (part == 1)
+            return;
+#pragma unroll
+        for (u32 i = 0; i < each; ++i)
+#pragma unroll
+            for (u32 j = 0; j < 2; ++j)
+                sums[i][j] = plus(sums[i][j], others[y * each + i][x + 32 * j]);
     }
     S *const to = reinterpret_cast<S *>(args.sums) + matrix * args.sums_stride +
                   static_cast<i64>(chunk) * width * n;

@@ -1,7 +1,8 @@
 // Completes the T of an outer panel, Q = I - V T V^H, from those of its blocks and from V^H V.
 //
 // With T = [T1 T12; 0 T2], T12 = -T1 (V1^H V2) T2. A workgroup goes through the blocks of columns;
-// a thread computes some elements of a product of blocks. What is below the diagonal is never read.
+// a thread computes some elements of a product of blocks, and loads those of the next left factor
+// meanwhile. What is below the diagonal is never read.
 // (C. Puglisi, "Modification of the Householder method based on the compact WY representation",
 // 1992)
 #include "config.hpp"
@@ -24,12 +25,29 @@ constexpr u32 elements = width * width < threads ? 1 : width * width / threads; 
 
 using Block = S[width][width + 1];
 
-CUPYGEMM_INLINE void load(Block &to, const S *from, i64 ld, u32 columns, u32 thread) {
-    for (u32 at = thread; at < width * width; at += threads) {
-        const u32 row = at / width, column = at % width;
-        to[row][column] = column < columns ? from[row * ld + column] : S{};
+// A left factor on its way to shared memory.
+struct Loaded {
+    S of_thread[(width * width + threads - 1) / threads];
+
+    CUPYGEMM_INLINE void load(const S *from, i64 ld, u32 columns, u32 thread) {
+        u32 at = thread;
+#pragma unroll
+        for (S &element : of_thread) {
+            const u32 row = at / width, column = at % width;
+            element = at < width * width && column < columns ? from[row * ld + column] : S{};
+            at += threads;
+        }
     }
-}
+    CUPYGEMM_INLINE void store(Block &to, u32 thread) const {
+        u32 at = thread;
+#pragma unroll
+        for (const S &element : of_thread) {
+            if (at < width * width)
+                to[at / width][at % width] = element;
+            at += threads;
+        }
+    }
+};
 
 CUPYGEMM_INLINE void multiply(S (&sums)[elements], const Block &a, const Block &b, u32 thread) {
 #pragma unroll 8
@@ -54,6 +72,11 @@ cupygemm_reflector(const cupygemm::ReflectorArgs args) {
 #pragma unroll 1
     for (u32 at = width; at < n; at += width) {
         const u32 columns = minimum(width, n - at), before = at / width;
+        Loaded next;
+        next.load(p + at, args.ldp, columns, thread);
+        const auto load_of_t = [&](u32 row, u32 block) {
+            next.load(t + row * width * args.ldt + block * width, args.ldt, width, thread);
+        };
         workgroup_barrier(); // the blocks before have been read
         for (u32 e = thread; e < width * width; e += threads) {
             const u32 row = e / width, column = e % width;
@@ -63,7 +86,11 @@ cupygemm_reflector(const cupygemm::ReflectorArgs args) {
 #pragma unroll 1
         for (u32 block = 0; block < before; ++block) {
             workgroup_barrier(); // the block before has been read
-            load(left, p + block * width * args.ldp + at, args.ldp, columns, thread);
+            next.store(left, thread);
+            if (block + 1 < before)
+                next.load(p + (block + 1) * width * args.ldp + at, args.ldp, columns, thread);
+            else
+                load_of_t(0, 0);
             workgroup_barrier(); // the blocks are in shared memory
             S sums[elements] = {};
             multiply(sums, left, right, thread);
@@ -79,7 +106,11 @@ cupygemm_reflector(const cupygemm::ReflectorArgs args) {
 #pragma unroll 1
             for (u32 block = row; block < before; ++block) {
                 workgroup_barrier(); // the block before has been read
-                load(left, t + row * width * args.ldt + block * width, args.ldt, width, thread);
+                next.store(left, thread);
+                if (block + 1 < before)
+                    load_of_t(row, block + 1);
+                else if (row + 1 < before)
+                    load_of_t(row + 1, row + 1);
                 workgroup_barrier(); // the block is in shared memory
                 multiply(sums, left, above[block], thread);
             }
