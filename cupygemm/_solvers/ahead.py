@@ -65,9 +65,15 @@ class Streams:
         self._wait(self.side, event.ptr)
         self._idle.append(event)  # a wait is for what was recorded before it
 
-    def enqueue(self, work: Callable[[], object]) -> None:
-        """Enqueue work on the side stream, behind what the current stream holds."""
+    def enqueue(self, work: Callable[[], object], *, leads: bool = False) -> None:
+        """Enqueue work on the side stream, behind what the current stream holds.
+
+        If it leads, it starts before what the current stream is given later. A cluster may not find
+        compute units next to each other once a product has begun, even if that leaves enough.
+        """
         self.fork()
+        if leads:
+            self.join(self.mark())
         with self._side:
             work()
 
@@ -127,7 +133,9 @@ def in_order() -> Iterator[OneStream]:
 
 
 @contextmanager
-def beside(work: Callable[[], object], spared: int = 0, units: int = 0) -> Iterator[None]:
+def beside(
+    work: Callable[[], object], spared: int = 0, units: int = 0, *, leads: bool = False
+) -> Iterator[None]:
     """Enqueue work on a side stream, beside what the block enqueues on the current stream.
 
     Both begin after what the current stream holds, and what it is given later begins after both.
@@ -140,10 +148,12 @@ def beside(work: Callable[[], object], spared: int = 0, units: int = 0) -> Itera
     units : int
         The compute units of the device. Products of the work take no more than are left to it,
         since the others would have to wait until those of the block have ended.
+    leads : bool
+        Whether the work starts before what the block enqueues.
     """
     with forked() as streams:
         with _sparing(max(units - spared, 0)):
-            streams.enqueue(work)
+            streams.enqueue(work, leads=leads)
         with _sparing(spared):
             yield
 

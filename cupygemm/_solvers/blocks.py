@@ -62,6 +62,16 @@ class Limits:
         The fewest columns behind a panel that is factored beside their update.
     ahead_of_qr : int
         The same for a QR factorisation, whose launches take more time.
+    formed_beside : int
+        The fewest columns of a matrix whose Q is formed while panels are factored; with fewer, the
+        additional launches take longer.
+    beside_qr : int
+        The multiplications and additions that products do while a column of a QR panel is factored
+        beside them.
+    reflected : int
+        The most columns whose reflections are applied together to form Q.
+    strip : int
+        The most columns of Q that are formed at a time, while panels are factored.
     spared : int
         The compute units that such an update leaves to the panel, and to the updates inside it.
     spared_by_halves : int
@@ -90,6 +100,10 @@ class Limits:
     vector: int = 64
     ahead: int = 2048
     ahead_of_qr: int = 1024
+    formed_beside: int = 4096
+    beside_qr: int = 120_000_000
+    reflected: int = 1024
+    strip: int = 1024
     spared: int = 24
     spared_by_halves: int = 48
     whole: int = 128

@@ -11,9 +11,9 @@ from cupygemm._request.arrays import Array, as_array, as_arrays
 from cupygemm._request.keywords import common_keywords
 from cupygemm._solvers import qr as _qr
 from cupygemm._solvers.errors import is_capturing
-from cupygemm._solvers.matrices import adjoint, copied
+from cupygemm._solvers.matrices import adjoint, copied, empty
 from cupygemm._solvers.operands import factored_dtype, real_dtype, require_matrices
-from cupygemm._solvers.scaling import power_of_two_scale
+from cupygemm._solvers.scaling import power_of_two_scale, scaled_upper
 from cupygemm._solvers.singular_values import decompose, solve_least_squares
 
 _ABSENT: Any = object()
@@ -88,19 +88,23 @@ def qr(
     if not a.size:
         return _empty(stack, m, n, dtype, mode)
     columns = m if mode == "complete" else k
-    matrices = a.reshape(batches, m, n)
-    scale = power_of_two_scale(matrices.astype(dtype, copy=False))
-    factors = _qr.factor(copied(matrices * scale, dtype))
+    matrices = a.reshape(batches, m, n).astype(dtype, copy=False)
+    scale = power_of_two_scale(matrices)
+    scaled, q = empty(batches, m, n, dtype), None
+    cupy.multiply(matrices, scale, out=scaled.view)
+    if mode in ("r", "raw"):
+        factors = _qr.factor(scaled)
+    else:
+        factors, q = _qr.factor_with_q(scaled, columns)
     packed = factors.qr.view
     if mode == "raw":
         upper = cupy.arange(m)[:, None] <= cupy.arange(n)
         packed = cupy.where(upper, packed / scale, packed).reshape(a.shape)
         return packed.swapaxes(-1, -2), factors.tau.reshape(*stack, k)
-    r = (cupy.triu(packed[:, :columns]) / scale).reshape(*stack, columns, n)
-    if mode == "r":
+    r = scaled_upper(packed[:, :columns], scale).reshape(*stack, columns, n)
+    if q is None:
         return r
-    q = cupy.ascontiguousarray(_qr.make_q(factors, columns).view)
-    return QRResult(q.reshape(*stack, m, columns), r)
+    return QRResult(cupy.ascontiguousarray(q.view).reshape(*stack, m, columns), r)
 
 
 def _empty(stack: tuple[int, ...], m: int, n: int, dtype: np.dtype[Any], mode: str) -> Any:

@@ -53,6 +53,7 @@ class Rounding:
 
 
 _FACTORS = Factors(alpha=-1.0, beta=1.0, scale=1.0, scales_sums=True)
+_OPPOSITE = EpilogueArguments(_FACTORS._replace(beta=0.0), None, None, (None,) * 5)
 EXACT = Rounding()
 ROUNDINGS: Mapping[str, Rounding] = MappingProxyType(
     {
@@ -81,6 +82,15 @@ def subtract_product(a: Array, b: Array, c: Array, rounding: Rounding = EXACT) -
         c -= matmul(a, b, dtype=c.dtype, precision=rounding.precision)
 
 
+def store_opposite(a: Array, b: Array, c: Array) -> None:
+    """Store ``-(a @ b)`` in `c`, by what `subtract_product` uses. They share no element."""
+    if _adds_in_place(c.dtype, EXACT):
+        _multiply_by_kernel(a, b, c, EXACT, _OPPOSITE)
+    else:
+        c.fill(0)
+        subtract_product(a, b, c)
+
+
 def store_product(a: Array, b: Array, c: Array, rounding: Rounding = EXACT) -> None:
     """Store ``a @ b`` in `c`. The operands share no element with `c`."""
     if rounding.dtype is not None:
@@ -96,7 +106,8 @@ def _multiply_by_kernel(
 ) -> None:
     units = spared()
     adds = arguments is not None
-    key = ("product", adds, rounding, units, *array_key(a), *array_key(b), *array_key(c))
+    beta = arguments.factors.beta if arguments is not None else None
+    key = ("product", beta, rounding, units, *array_key(a), *array_key(b), *array_key(c))
     plan: Plan | None = PLANS.get(key)
     if plan is None:
         given = CallOptions(precision=rounding.precision, epilogue=arguments)

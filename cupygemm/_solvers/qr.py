@@ -2,9 +2,7 @@
 
 The reflections of an outer panel are Q = I - V T V^H. Its blocks are factored one after the other,
 and each is applied to the rest of the panel by products; T grows by products, too. Then the panel
-is applied to the rest of the matrix::
-
-    W = V^H C | W = T^H W | C -= V W
+is applied to the rest of the matrix (reflectors.py).
 
 A wide panel has two halves. The first is applied to the second by such products, too. The T of the
 panel is [T1, -T1 V1^H V2 T2; 0, T2].
@@ -30,61 +28,12 @@ from cupygemm._solvers.blocks import (
     outer_width,
     panel_blocks,
 )
+from cupygemm._solvers.columns_of_q import ColumnsOfQ
 from cupygemm._solvers.kernels import REFLECTOR, load
-from cupygemm._solvers.matrices import Matrices, adjoint, empty, zeros
-from cupygemm._solvers.products import subtract_product
+from cupygemm._solvers.matrices import Matrices, adjoint
 from cupygemm._solvers.qr_blocks import factor_blocks
+from cupygemm._solvers.reflectors import Reflector
 from cupygemm._solvers.teams import Workspace
-
-
-@dataclass(frozen=True, eq=False)
-class Reflector:
-    """The reflections of an outer panel, Q = I - V T V^H on the rows from its first column on.
-
-    Attributes
-    ----------
-    columns : range
-        Of the panel.
-    v : Matrices
-        With ones on the diagonal and zeros above.
-    t : Matrices
-        Square, upper triangular.
-    """
-
-    columns: range
-    v: Matrices
-    t: Matrices
-
-    def apply(self, c: Matrices, columns: range, *, inverse: bool) -> None:
-        """Replace columns of C by Q, or its inverse, times them."""
-        if not columns or not c.array.size:
-            return
-        self.apply_part(self.columns, c, columns, inverse=inverse)
-
-    def apply_part(self, part: range, c: Matrices, columns: range, *, inverse: bool) -> None:
-        """Apply the reflections of some columns of the panel only; see `apply`."""
-        n, v, t = len(part), self.v_of(part), self.t_of(part, part)
-        block = c.block(slice(part.start, c.m), slice(columns.start, columns.stop))
-        # In place, so that nothing is copied: minus V^H C, and T times its opposite.
-        sums, factors = (zeros(c.batches, n, len(columns), c.dtype) for _ in range(2))
-        whole = slice(0, n), slice(0, len(columns))
-        subtract_product(adjoint(v), block, sums.block(*whole))
-        subtract_product(adjoint(t) if inverse else t, sums.block(*whole), factors.block(*whole))
-        subtract_product(v, factors.block(*whole), block)
-
-    def v_of(self, part: range, first: int | None = None) -> Array:
-        """Return some columns of V, from row `first` of the matrix on, or their first."""
-        start = self.columns.start
-        rows = slice((part.start if first is None else first) - start, self.v.m)
-        return self.v.block(rows, slice(part.start - start, part.stop - start))
-
-    def t_of(self, rows: range, columns: range) -> Array:
-        """Return a block of T."""
-        start = self.columns.start
-        return self.t.block(
-            slice(rows.start - start, rows.stop - start),
-            slice(columns.start - start, columns.stop - start),
-        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,17 +46,28 @@ class QrFactors:
         R, and below its diagonal the reflections.
     tau : cupy.ndarray
         (batches, k)
-    panels : tuple of Reflector
-        The outer panels.
+    reflectors : tuple of Reflector
+        Those of the outer panels, or of groups of them.
     """
 
     qr: Matrices
     tau: Array
-    panels: tuple[Reflector, ...]
+    reflectors: tuple[Reflector, ...]
 
 
 def factor(a: Matrices) -> QrFactors:
     """Factor matrices in place."""
+    return _factor(a, None)
+
+
+def factor_with_q(a: Matrices, columns: int) -> tuple[QrFactors, Matrices]:
+    """Factor matrices in place, and return the first columns of Q, too."""
+    q = ColumnsOfQ(a, columns, blocks.LIMITS.strip)
+    return _factor(a, q), q.finish()
+
+
+def _factor(a: Matrices, q: ColumnsOfQ | None) -> QrFactors:
+    """Factor matrices in place, and form columns of Q while panels are factored."""
     import cupy
 
     k = min(a.m, a.n)
@@ -116,88 +76,87 @@ def factor(a: Matrices) -> QrFactors:
     shape = panel_blocks(max(a.m, 1), a.dtype, max_cluster)
     workspace = Workspace(shape, k, units, batches=a.batches)
     outer = outer_width(k, shape.width)
-    panels = [
-        Reflector(
-            panel,
-            zeros(a.batches, a.m - panel.start, len(panel), a.dtype),
-            zeros(a.batches, len(panel), len(panel), a.dtype),
-        )
-        for panel in outer_panels(k, outer)
-    ]
-    factor_next = functools.partial(_factor_panel, a, tau, workspace)
-    factor_next(panels[0])
+    panels = outer_panels(k, outer)
+    # Few wide reflectors form Q in less time, but have to be joined.
+    widest = min(blocks.LIMITS.reflected, blocks.power_of_two(k) // 8) if q else outer
+    groups = outer_panels(k, max(widest // outer, 1) * outer)
+    reflectors = [Reflector.of(groups[0], a)]
+    _factor_panel(a, tau, workspace, reflectors[0], panels[0])
     for panel, following in zip_longest(panels, panels[1:]):
-        end = panel.columns.stop
-        if following is None or not is_ahead(a, following.columns.stop, blocks.LIMITS.ahead_of_qr):
-            panel.apply(a, range(end, a.n), inverse=True)
-            if following is not None:
-                factor_next(following)
+        own = reflectors[-1]
+        if following is None:
+            own.apply_part(panel, a, range(panel.stop, a.n), inverse=True)
+            _join_group(own, panel, q)
+            break
+        if following.start == own.columns.stop:
+            reflectors.append(Reflector.of(groups[len(reflectors)], a))
+        factor_next = functools.partial(_factor_panel, a, tau, workspace, reflectors[-1], following)
+        behind = range(following.stop, a.n)
+        if not _is_beside(a, following.stop, q):
+            own.apply_part(panel, a, range(panel.stop, a.n), inverse=True)
+            factor_next()
+            _join_group(own, panel, q)
             continue
-        panel.apply(a, following.columns, inverse=True)
-        with beside(functools.partial(factor_next, following), blocks.LIMITS.spared, units):
-            panel.apply(a, range(following.columns.stop, a.n), inverse=True)
-    return QrFactors(a, tau, tuple(panels))
+        own.apply_part(panel, a, following, inverse=True)
+        with beside(factor_next, blocks.LIMITS.spared, units, leads=True):
+            own.apply_part(panel, a, behind, inverse=True)
+            _join_group(own, panel, q)
+            if q and k >= blocks.LIMITS.formed_beside:
+                update = 4 * (a.m - panel.start) * len(panel) * len(behind)
+                q.work(blocks.LIMITS.beside_qr * len(following) - update)
+    return QrFactors(a, tau, tuple(reflectors))
+
+
+def _is_beside(a: Matrices, behind: int, q: ColumnsOfQ | None) -> bool:
+    """Tell whether a panel is factored beside an update from a column on, or a part of Q."""
+    is_large = min(a.m, a.n) >= blocks.LIMITS.formed_beside and a.batches == 1
+    has_steps = q is not None and is_large and q.has_steps()
+    return has_steps or is_ahead(a, behind, blocks.LIMITS.ahead_of_qr)
+
+
+def _join_group(reflector: Reflector, panel: range, q: ColumnsOfQ | None) -> None:
+    """Join the reflections of a panel to those of the panels before it in its group."""
+    before = range(reflector.columns.start, panel.start)
+    if before:
+        reflector.join(before, panel)
+    if q is not None and panel.stop == reflector.columns.stop:
+        q.add(reflector)
 
 
 def apply_q(factors: QrFactors, c: Matrices, *, inverse: bool) -> None:
     """Replace C by Q C, or by Q^H C, for the square Q."""
-    for panel in factors.panels if inverse else reversed(factors.panels):
-        panel.apply(c, range(c.n), inverse=inverse)
+    for reflector in factors.reflectors if inverse else reversed(factors.reflectors):
+        reflector.apply(c, range(c.n), inverse=inverse)
 
 
-def make_q(factors: QrFactors, columns: int) -> Matrices:
-    """Return the first columns of Q."""
-    import cupy
-
-    a = factors.qr
-    q = empty(a.batches, a.m, columns, a.dtype)
-    q.array[:, :, :columns] = cupy.eye(a.m, columns, dtype=q.dtype)
-    for panel in reversed(factors.panels):
-        # Above, and in the columns before, Q is still the identity.
-        panel.apply(q, range(panel.columns.start, columns), inverse=False)
-    return q
-
-
-def _factor_panel(a: Matrices, tau: Array, workspace: Workspace, panel: Reflector) -> None:
+def _factor_panel(
+    a: Matrices, tau: Array, workspace: Workspace, reflector: Reflector, panel: range
+) -> None:
     """Factor an outer panel, half by half. Only its own columns change."""
-    first, end = panel.columns.start, panel.columns.stop
+    first, end = panel.start, panel.stop
     middle = min(first + max(blocks.LIMITS.half, workspace.shape.width), end)
     left, right = range(first, middle), range(middle, end)
-    _factor_half(a, tau, workspace, panel, left)
+    _factor_half(a, tau, workspace, reflector, left)
     if right:
-        panel.apply_part(left, a, right, inverse=True)
-        _factor_half(a, tau, workspace, panel, right)
-        _join(panel, left, right)
-
-
-def _join(panel: Reflector, left: range, right: range) -> None:
-    """Compute the block of T that joins the reflections of two halves."""
-    sums, factors = (
-        zeros(panel.v.batches, len(left), len(right), panel.v.dtype).block(
-            slice(0, len(left)), slice(0, len(right))
-        )
-        for _ in range(2)
-    )
-    below = panel.v_of(left, right.start)
-    subtract_product(adjoint(below), panel.v_of(right), sums)
-    subtract_product(sums, panel.t_of(right, right), factors)
-    subtract_product(panel.t_of(left, left), factors, panel.t_of(left, right))
+        reflector.apply_part(left, a, right, inverse=True)
+        _factor_half(a, tau, workspace, reflector, right)
+        reflector.join(left, right)
 
 
 def _factor_half(
-    a: Matrices, tau: Array, workspace: Workspace, panel: Reflector, half: range
+    a: Matrices, tau: Array, workspace: Workspace, reflector: Reflector, half: range
 ) -> None:
     """Factor half of an outer panel, block by block, and compute its T."""
-    start = panel.columns.start
-    width = factor_blocks(a, tau, panel.v, panel.t, start, half, workspace)
+    start = reflector.columns.start
+    width = factor_blocks(a, tau, reflector.v, reflector.t, start, half, workspace)
     if len(half) > width:
-        _complete(panel, half, width)
+        _complete(reflector, half, width)
 
 
-def _complete(panel: Reflector, half: range, width: int) -> None:
+def _complete(reflector: Reflector, half: range, width: int) -> None:
     """Compute the T of half a panel from those of its blocks."""
-    v, t, n = panel.v, panel.t, len(half)
-    of_half, at = panel.v_of(half), half.start - panel.columns.start
+    v, t, n = reflector.v, reflector.t, len(half)
+    of_half, at = reflector.v_of(half), half.start - reflector.columns.start
     products = matmul(adjoint(of_half), of_half)
     load(REFLECTOR, v.dtype, 256, width=width, most=blocks.power_of_two(-(-n // width)))(
         (v.batches, 1),

@@ -24,15 +24,8 @@ def power_of_two_scale(a: Array) -> Array:
         (batches, 1, 1), real. One for matrices of zeros, and for those with NaN or infinities.
     """
     # By rows first: the reduction of one matrix to one number is slow on some devices.
-    return inverse_powers_of_two(parts(a).max(axis=2, keepdims=True).max(axis=1, keepdims=True))
-
-
-def parts(a: Array) -> Array:
-    """Return the absolute values of numbers; of complex ones, those of the larger parts."""
-    import cupy
-
-    largest = cupy.abs(a.real)
-    return cupy.maximum(largest, cupy.abs(a.imag)) if a.dtype.kind == "c" else largest
+    rows = largest_parts(a, 2)
+    return inverse_powers_of_two(rows.max(axis=1, keepdims=True)[:, :, None])
 
 
 def inverse_powers_of_two(x: Array) -> Array:
@@ -44,7 +37,7 @@ def inverse_powers_of_two(x: Array) -> Array:
 
 
 def largest_parts(a: Array, axis: int, factor: Array | None = None) -> Array:
-    """Return the largest values of `parts` along an axis, in one pass.
+    """Return the largest absolute values of parts of numbers along an axis, in one pass.
 
     Parameters
     ----------
@@ -88,6 +81,21 @@ def scale_into(out: Array, a: Array, rows: Array, columns: Array) -> None:
     _scale_into()(a, rows, columns, out)
 
 
+def scaled_upper(a: Array, scale: Array) -> Array:
+    """Return the upper triangles of matrices over their scale, and zeros below, in one pass.
+
+    Parameters
+    ----------
+    a : cupy.ndarray
+        (batches, m, n).
+    scale : cupy.ndarray
+        (batches, 1, 1), powers of two.
+    """
+    m, n = a.shape[-2:]
+    upper: Array = _scaled_upper()(a, 1 / scale, m, n)
+    return upper
+
+
 def _reduced(a: Array, axis: int) -> Array:
     """Return an array for real numbers, without an axis."""
     import cupy
@@ -117,6 +125,16 @@ def _inverse_powers() -> Any:
     """
     parameters = "I word, int32 fraction_bits, int32 bias"
     return cupy.ElementwiseKernel(parameters, "I y", operation, "cupygemm_inverse_powers")
+
+
+@functools.cache
+def _scaled_upper() -> Any:
+    import cupy
+
+    operation = "y = i / columns % rows <= i % columns ? T(a * factor) : T(0)"
+    return cupy.ElementwiseKernel(
+        "T a, R factor, int64 rows, int64 columns", "T y", operation, "cupygemm_scaled_upper"
+    )
 
 
 @functools.cache

@@ -31,6 +31,10 @@ def small_blocks(monkeypatch):
             vector=4,
             ahead=4,
             ahead_of_qr=4,
+            formed_beside=30,
+            beside_qr=4000,
+            reflected=32,
+            strip=10,
             whole=0,
         ),
     )

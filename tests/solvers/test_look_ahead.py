@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from cupygemm import linalg
-from cupygemm._solvers import ahead, cholesky, lu, lu_blocks
+from cupygemm._solvers import ahead, cholesky, lu, lu_blocks, qr
 from tests.solvers.test_systems import definite
 
 N = 45
 
 
 @contextmanager
-def behind(work, *units):
+def behind(work, *units, **options):
     """Do the work of the side stream last."""
     yield
     work()
@@ -68,6 +68,24 @@ def test_a_wide_panel_reads_no_column_beside_it(cp, device, draw, small_blocks, 
     lower, upper = np.tril(found, -1) + np.eye(90), np.triu(found)
     np.testing.assert_allclose(lower @ upper, a, rtol=0, atol=2e4 * np.finfo(dtype).eps)
     np.testing.assert_allclose(q @ r, on_device.get(), rtol=0, atol=2e4 * np.finfo(dtype).eps)
+
+
+@pytest.mark.parametrize("mode", ["reduced", "complete"])
+@pytest.mark.parametrize("shape", [(90, 90), (97, 71), (60, 64)])
+def test_columns_of_q_are_formed_beside_panels(cp, draw, small_blocks, monkeypatch, shape, mode):
+    """In any order of the two streams, and at the end those that no panel was beside."""
+    a = draw(shape, "d")
+    on_device, steps = cp.asarray(a), []
+    do = qr.ColumnsOfQ._do
+    monkeypatch.setattr(qr.ColumnsOfQ, "_do", lambda q, step: (steps.append(step), do(q, step)))
+    q, r = (each.get() for each in linalg.qr(on_device, mode=mode))
+    assert steps
+    assert q.shape == (shape[0], shape[0] if mode == "complete" else min(shape))
+    np.testing.assert_allclose(q @ r, a, rtol=0, atol=1e-13)
+    np.testing.assert_allclose(q.T @ q, np.eye(q.shape[1]), rtol=0, atol=1e-13)
+    monkeypatch.setattr(qr, "beside", behind)
+    for one, other in zip(linalg.qr(on_device, mode=mode), (q, r), strict=True):
+        assert (one.get() == other).all()
 
 
 def test_the_current_stream_waits_for_the_side_stream(cp):

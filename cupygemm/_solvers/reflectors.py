@@ -1,0 +1,95 @@
+"""`Reflector`: reflections in compact WY form, Q = I - V T V^H.
+
+They are applied by three products::
+
+    W = V^H C | W = T W, or T^H W for the inverse | C -= V W
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cupygemm._request.arrays import Array
+from cupygemm._solvers.matrices import Matrices, adjoint, empty, zeros
+from cupygemm._solvers.products import store_opposite, subtract_product
+
+
+@dataclass(frozen=True, eq=False)
+class Reflector:
+    """The reflections of some columns, Q = I - V T V^H on the rows from the first of them on.
+
+    Attributes
+    ----------
+    columns : range
+        Of the matrix.
+    v : Matrices
+        With ones on the diagonal and zeros above.
+    t : Matrices
+        Square, upper triangular.
+    """
+
+    columns: range
+    v: Matrices
+    t: Matrices
+
+    @classmethod
+    def of(cls, columns: range, a: Matrices) -> Reflector:
+        """Return a reflector without reflections, for columns of a matrix."""
+        m, n = a.m - columns.start, len(columns)
+        return cls(columns, zeros(a.batches, m, n, a.dtype), zeros(a.batches, n, n, a.dtype))
+
+    def apply(self, c: Matrices, columns: range, *, inverse: bool) -> None:
+        """Replace columns of C by Q, or its inverse, times them."""
+        self.apply_part(self.columns, c, columns, inverse=inverse)
+
+    def apply_part(self, part: range, c: Matrices, columns: range, *, inverse: bool) -> None:
+        """Apply the reflections of some columns only; see `apply`."""
+        if not columns or not c.array.size:
+            return
+        n, v, t = len(part), self.v_of(part), self.t_of(part, part)
+        block = c.block(slice(part.start, c.m), slice(columns.start, columns.stop))
+        # Minus V^H C, and T times its opposite: such products leave compute units to a panel.
+        sums, factors = (_empty_block(c, n, len(columns)) for _ in range(2))
+        store_opposite(adjoint(v), block, sums)
+        store_opposite(adjoint(t) if inverse else t, sums, factors)
+        subtract_product(v, factors, block)
+
+    def apply_to_identity(self, c: Matrices, columns: range) -> None:
+        """Replace columns of C by Q times them.
+
+        They are columns of the identity, and of `self.columns`: V^H C is part of V^H.
+        """
+        own = self.columns
+        factors = _empty_block(c, len(own), len(columns))
+        rows = slice(columns.start - own.start, columns.stop - own.start)
+        minus = -self.v.block(rows, slice(0, len(own)))
+        store_opposite(self.t_of(own, own), adjoint(minus), factors)
+        block = c.block(slice(own.start, c.m), slice(columns.start, columns.stop))
+        subtract_product(self.v_of(own), factors, block)
+
+    def join(self, left: range, right: range) -> None:
+        """Compute the block of T that joins the reflections of adjacent columns."""
+        sums, factors = (_empty_block(self.v, len(left), len(right)) for _ in range(2))
+        below = self.v_of(left, right.start)
+        store_opposite(adjoint(below), self.v_of(right), sums)
+        store_opposite(sums, self.t_of(right, right), factors)
+        subtract_product(self.t_of(left, left), factors, self.t_of(left, right))
+
+    def v_of(self, part: range, first: int | None = None) -> Array:
+        """Return some columns of V, from row `first` of the matrix on, or their first."""
+        start = self.columns.start
+        rows = slice((part.start if first is None else first) - start, self.v.m)
+        return self.v.block(rows, slice(part.start - start, part.stop - start))
+
+    def t_of(self, rows: range, columns: range) -> Array:
+        """Return a block of T."""
+        start = self.columns.start
+        return self.t.block(
+            slice(rows.start - start, rows.stop - start),
+            slice(columns.start - start, columns.stop - start),
+        )
+
+
+def _empty_block(like: Matrices, rows: int, columns: int) -> Array:
+    made = empty(like.batches, rows, columns, like.dtype)
+    return made.block(slice(0, rows), slice(0, columns))
