@@ -7,7 +7,6 @@ numbers of CDNA2, too.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from cupygemm.emulator.isa import EXEC, M0, VCC, Instruction, Operand, register_name
@@ -34,8 +33,7 @@ class Wait(NamedTuple):
     what: str
 
 
-@dataclass(frozen=True)
-class Shadow:
+class Shadow(NamedTuple):
     """The effects of an instruction that later instructions may run into.
 
     Attributes

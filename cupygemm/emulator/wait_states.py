@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from cupygemm.emulator.isa import Instruction
 from cupygemm.emulator.targets import Target
@@ -67,8 +68,7 @@ class Hazard:
         return self.producer if self.rule == "vskip" else self.consumer
 
 
-@dataclass(frozen=True)
-class _Path:
+class _Path(NamedTuple):
     """A place that execution can reach from the producer.
 
     Attributes
@@ -106,11 +106,11 @@ def hazards_behind(
     at : callable
         Returns the instruction at a byte offset, or None if there is none.
     """
-    length = longest_wait(inst)
-    if not length or _is_harmless(pc + inst.size, Shadow.of(inst), length, target, at):
+    length, shadow = longest_wait(inst), Shadow.of(inst)
+    if not length or _is_harmless(pc + inst.size, shadow, length, target, at):
         return
     busy = mfma_passes(inst, target) - 1 if is_mfma(inst) else 0
-    paths = [_Path(pc + inst.size, 0, busy, Shadow.of(inst))]
+    paths = [_Path(pc + inst.size, 0, busy, shadow)]
     seen: set[tuple[int, str]] = set()
     while paths:
         path = paths.pop()

@@ -159,6 +159,7 @@ class Shape:
     tall: bool  # bf16 with 4 elements per lane (_1k); the older CDNA instructions have 2
 
     @classmethod
+    @functools.cache  # as many mnemonics as the ISA has
     def of(cls, mnemonic: str) -> Shape:
         """Parse a mnemonic."""
         found = _NAME.fullmatch(mnemonic)
