@@ -16,13 +16,11 @@ from pathlib import Path
 
 from cupygemm._build.cache import get_or_build
 from cupygemm._build.host_compiler import host_compiler_version, host_shared_library
+from cupygemm._build.toolchain import find_zig, run
 from tests.kernels.host import WITHOUT_RUNTIME
 
 MACHINE = Path(__file__).parent / "machine"
-_COMMON = (
-    *("-std=c++17", "-g0", "-fno-exceptions", "-fno-rtti", "-fno-threadsafe-statics"),
-    *WITHOUT_RUNTIME,
-)
+_COMMON = ("-std=c++17", "-g0", "-fno-exceptions", "-fno-rtti", "-fno-threadsafe-statics")
 _MACHINE_OPTIONS = (*_COMMON, "-O2")
 _KERNEL_OPTIONS = (
     *_COMMON,
@@ -76,11 +74,28 @@ def kernel(text: str, entry: str) -> ctypes.CDLL:
     def build(output: Path) -> None:
         source = output.with_suffix(".cpp")
         source.write_text(whole)
-        host_shared_library([source], output, options=_KERNEL_OPTIONS)
+        _shared_library(source, output)
 
     key = (whole, *_texts("*.hpp"), *_KERNEL_OPTIONS, host_compiler_version())
     path = get_or_build("test", key, ".so", build)
     return ctypes.CDLL(str(path))
+
+
+def _shared_library(source: Path, output: Path) -> None:
+    """Compile a kernel, which includes no header of the system.
+
+    ``zig cc`` finds out where those are, and keeps results in a cache of its own. Without it, and
+    without a C library, which the machine brings, a kernel takes 0.10 instead of 0.14 s.
+    """
+    zig = find_zig()
+    if zig is None:
+        host_shared_library([source], output, options=_KERNEL_OPTIONS, link_options=WITHOUT_RUNTIME)
+        return
+    object_file = output.with_suffix(".o")
+    options = ["--target=x86_64-linux-gnu", "-march=native", "-fPIC", *_KERNEL_OPTIONS]
+    what = f"{source.name} does not compile for the host"
+    run(what, [str(zig), "clang"], [*options, "-c", str(source), "-o", str(object_file)])
+    run(what, [str(zig), "ld.lld"], ["-shared", str(object_file), "-o", str(output)])
 
 
 def host_text(text: str, entry: str) -> str:
