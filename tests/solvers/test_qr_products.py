@@ -41,6 +41,7 @@ def drawn(m, n, dtype="d"):
     return np.random.default_rng(m).standard_normal((m, n)).astype(dtype)
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize(("m", "threads", "rows"), [(120, 64, 2), (64, 64, 1), (250, 256, 1)])
 @pytest.mark.parametrize("dtype", "fd")
 def test_a_block_is_factored_by_products(cp, m, threads, rows, dtype):
@@ -53,6 +54,7 @@ def test_a_block_is_factored_by_products(cp, m, threads, rows, dtype):
         np.testing.assert_allclose(one, other, rtol=0, atol=500 * unit(dtype) * abs(other).max())
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("kind", ["dependent", "zero", "nan", "triangular", "nearly dependent"])
 @pytest.mark.parametrize("dtype", "fd")
 def test_other_columns_are_reflected_one_by_one(cp, kind, dtype):
