@@ -27,9 +27,19 @@ TAINTED, SEVERAL = 1 << 45, 1 << 38  # of a write, as in shadow.h
 
 @functools.cache
 def step(text: str, width: int) -> Any:
-    """Return the step of a read or a write of `width` bits."""
-    registers = f"v{DATA}" if width == 32 else f"v[{DATA}:{DATA + width // 32 - 1}]"
-    operands = {"read": f"{registers}, v0", "write": f"v0, {registers}"}[text]
+    """Return the step of a read or a write of `width` bits, or of two that follow one another."""
+
+    def registers(first: int, count: int) -> str:
+        return f"v{first}" if count == 1 else f"v[{first}:{first + count - 1}]"
+
+    count = width // 32
+    one, two = registers(DATA, count), registers(DATA, 2 * count)
+    operands = {
+        "read": f"{one}, v0",
+        "write": f"v0, {one}",
+        "read2": f"{two}, v0 offset1:1",
+        "write2": f"v0, {one}, {registers(DATA + count, count)} offset1:1",
+    }[text]
     return bind(assemble(f"ds_{text}_b{width} {operands}"), make_state().target)
 
 
@@ -129,13 +139,15 @@ def places_in_blocks(rng: np.random.Generator, size: int, base: int) -> np.ndarr
 @pytest.mark.parametrize("width", [32, 64, 128])
 def test_records_of_blocks_stand_for_those_of_their_granules(width: int) -> None:
     codes, blocks = set(), 0
-    for seed in range(100):
+    texts = ["read", "write"] if width == 128 else ["read", "write", "read2", "write2"]
+    for seed in range(60):
         rng = np.random.default_rng(seed)
         states = [make_state(waves=WAVES, lds_bytes=LDS_BYTES, seed=seed) for _ in range(2)]
         base = int(rng.choice([0, 1, 20]))
         for _ in range(rng.integers(3, 30)):
-            wave, text = int(rng.integers(WAVES)), str(rng.choice(["read", "write"]))
-            lanes = places_in_blocks(rng, width // 8, base)
+            wave, text = int(rng.integers(WAVES)), str(rng.choice(texts))
+            each = width // 8 * (2 if text.endswith("2") else 1)
+            lanes = places_in_blocks(rng, each, base)
             some = int(rng.choice([1, 5, 0x5555_5555_5555_5555, int(rng.integers(1 << 62))]))
             mask = some if rng.random() < 0.3 else ALL_LANES
             passed = rng.random(WAVES) < rng.choice([0, 0.9, 1])

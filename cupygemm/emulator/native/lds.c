@@ -9,6 +9,7 @@
 #include "definedness.h"
 #include "lanes.h"
 #include "lds_block_accesses.h"
+#include "lds_exchange.h"
 #include "lds_flags.h"
 #include "lds_shadow.h"
 #include "shadow.h"
@@ -92,9 +93,8 @@ static int resolve_lds(struct machine *m, const struct operation *op, int64_t wa
 static int check_access(struct machine *m, const struct operation *op, struct lds_view *v,
                         const struct lds_access *a, uint32_t pc, bool polls) {
     int code;
-    if (!a->partial && note_blocks(v, op, a->exec, a->address, a->stretch))
+    if (note_blocks(v, op, a->exec, a->address, a->stretch, op->bytes))
         return OK;
-    spread_lanes(v, a->exec, a->address, op->bytes);
     switch (op->kind) {
     case LOAD:
         if (polls)
@@ -205,7 +205,9 @@ static int memory_instruction(struct machine *m, const struct operation *op, int
     bool polls = v->flags && is_poll(m, pc);
     if (!polls) /* a wave that waits long keeps what it did before on record */
         note_issue(v, pc);
-    for (int i = 0; i <= op->pair && !code; i++)
+    bool is_noted = op->pair && !access[0].partial && !access[1].partial && !polls &&
+                    note_pair(v, op, exec, access[0].address);
+    for (int i = 0; i <= op->pair && !is_noted && !code; i++)
         code = check_access(m, op, v, &access[i], pc, polls);
     if (v->flags && !code && op->kind != LOAD && !op->pair && access[0].exec)
         release_flag(v, access[0].exec, access[0].address, op->kind == ATOMIC, (int32_t)v->seq);
@@ -336,29 +338,6 @@ static int transpose(struct machine *m, const struct operation *op, int64_t wave
 }
 
 /* -- lane exchanges ---------------------------------------------------------------------------- */
-
-/* A lane that is switched off gives 0 (bpermute, swizzle) or nothing (permute), and gets
- * nothing. */
-static void exchange_rows(const struct operation *op, uint64_t exec, const uint32_t *address,
-                          const uint32_t *data, uint32_t *result) {
-    uint32_t moved[LANES] = {0}, source[LANES], given[LANES];
-    for (int lane = 0; lane < LANES; lane++)
-        source[lane] = op->kind == SWIZZLE ? op->lanes[lane] % LANES : address[lane] / 4 % LANES;
-    if (op->kind == PERMUTE)
-        for (uint64_t left = exec; left; left &= left - 1)
-            moved[source[first_lane(left)]] = data[first_lane(left)];
-    else {
-        for (int lane = 0; lane < LANES; lane++)
-            given[lane] = data[lane] & (0 - (uint32_t)(exec >> lane & 1));
-        for (int lane = 0; lane < LANES; lane++)
-            moved[lane] = given[source[lane]];
-    }
-    if (exec == ~0ull)
-        memcpy(result, moved, sizeof moved);
-    else
-        for (uint64_t left = exec; left; left &= left - 1)
-            result[first_lane(left)] = moved[first_lane(left)];
-}
 
 static void exchange(struct machine *m, const struct operation *op, int64_t wave, uint64_t exec) {
     uint32_t address[LANES] = {0};

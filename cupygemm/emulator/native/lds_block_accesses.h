@@ -88,9 +88,8 @@ static inline uint64_t granules_of(const struct lds_block *b, uint64_t exec,
 
 /* Note loads of which each is from one block; returns whether they are plainly right. */
 static inline bool read_blocks(const struct lds_view *v, uint64_t exec, const uint32_t *address,
-                               int bytes) {
+                               int bytes, struct extent e) {
     const int shift = (int)v->m->shadow_shift, each = bytes >> shift;
-    const struct extent e = extent_of(exec, address);
     const uint32_t first = e.low >> shift, last = (e.high + (uint32_t)bytes - 1) >> shift;
     uint64_t lanes = 0;
     if (!each || last - first > MOST_BLOCKS * TOGETHER)
@@ -105,16 +104,34 @@ static inline bool read_blocks(const struct lds_view *v, uint64_t exec, const ui
     return lanes == exec;
 }
 
-/* Note an access, if the records of blocks can express it and it is plainly right. */
+/* Note plain loads or stores, if the records of blocks can express them; returns whether they do.
+ * Otherwise the granules' own records are up to date. `stretch` may be none. */
 static inline bool note_blocks(const struct lds_view *v, const struct operation *op, uint64_t exec,
-                               const uint32_t *address, struct lane_run stretch) {
+                               const uint32_t *address, struct lane_run stretch, int bytes) {
     const struct machine *m = v->m;
-    if (!m->shadow || v->reads || !exec)
+    if (!m->shadow || !exec)
         return false;
-    if (op->kind == LOAD)
-        return read_blocks(v, exec, address, op->bytes);
-    return op->kind == STORE && stretch.lanes && !(m->tainted && m->undefined) &&
-           write_blocks(v, stretch, address, op->bytes);
+    if (op->kind == STORE && stretch.lanes && !v->reads && !(m->tainted && m->undefined) &&
+        write_blocks(v, stretch, address, bytes))
+        return true;
+    const int last = stretch.first + stretch.lanes - 1;
+    const struct extent e = stretch.lanes ? (struct extent){address[stretch.first], address[last]}
+                                          : extent_of(exec, address);
+    if (op->kind == LOAD && !v->reads && read_blocks(v, exec, address, bytes, e))
+        return true;
+    spread_extent(v, e, bytes);
+    return false;
+}
+
+/* Note two loads or stores of each lane that follow one another in LDS, as do the lanes, if the
+ * records of blocks can express them. What has been noted by then may be noted again. */
+static inline bool note_pair(const struct lds_view *v, const struct operation *op, uint64_t exec,
+                             const uint32_t *address) {
+    const int bytes = 2 * op->bytes;
+    if (op->kind == ATOMIC || op->offset2 != op->offset + op->bytes)
+        return false;
+    const struct lane_run stretch = find_stretch(exec, address, bytes);
+    return stretch.lanes && note_blocks(v, op, exec, address, stretch, bytes);
 }
 
 #endif

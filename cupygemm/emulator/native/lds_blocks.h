@@ -65,13 +65,15 @@ static inline struct extent extent_of(uint64_t exec, const uint32_t *address) {
     return e;
 }
 
-static inline void spread_lanes(const struct lds_view *v, uint64_t exec, const uint32_t *address,
-                                int bytes) {
-    if (!v->m->shadow || !exec)
-        return;
-    const struct extent e = extent_of(exec, address);
+static inline void spread_extent(const struct lds_view *v, struct extent e, int bytes) {
     spread_granules(v, e.low >> v->m->shadow_shift,
                     (e.high + (uint32_t)bytes - 1) >> v->m->shadow_shift);
+}
+
+static inline void spread_lanes(const struct lds_view *v, uint64_t exec, const uint32_t *address,
+                                int bytes) {
+    if (v->m->shadow && exec)
+        spread_extent(v, extent_of(exec, address), bytes);
 }
 
 #endif

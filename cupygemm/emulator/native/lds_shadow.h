@@ -146,10 +146,25 @@ write_many(const struct lds_view *v, uint64_t exec, const uint32_t *address, int
     return careful & exec;
 }
 
+/* Whether several lanes access one place. */
+static inline bool read_the_same(uint64_t exec, const uint32_t *address) {
+    const uint32_t first = address[first_lane(exec)];
+    uint32_t different = 0;
+    if (!(exec & (exec - 1)) || address[LANES - 1 - __builtin_clzll(exec)] != first)
+        return false;
+    for (int half = 0; half < 2; half++) {
+        uint32_t word = (uint32_t)(exec >> 32 * half);
+        for (int k = 0; k < 32; k++)
+            different |= (address[32 * half + k] ^ first) & (0 - (word >> k & 1));
+    }
+    return !different;
+}
+
 /* Note the plain reads of a wave, of a stretch or not; returns the lanes that remain to be looked
  * at. */
 static uint64_t plain_reads(const struct lds_view *v, uint64_t exec, const uint32_t *address,
                             struct lane_run stretch, int bytes) {
+    const struct lane_run none = {0, 0};
     if (!v->m->shadow)
         return 0;
     if (v->reads)
@@ -158,6 +173,8 @@ static uint64_t plain_reads(const struct lds_view *v, uint64_t exec, const uint3
         exec = read_stretch(v, stretch, address, bytes);
     if (!exec)
         return 0;
+    if (read_the_same(exec, address)) /* one lane reads for all */
+        return plain_reads(v, exec & -exec, address, none, bytes) ? exec : 0;
     const bool many = has_many(exec);
     switch (bytes >> v->m->shadow_shift) {
     case 1: return many ? read_many(v, exec, address, 1) : read_lanes(v, exec, address, 1);

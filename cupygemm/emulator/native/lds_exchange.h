@@ -1,0 +1,33 @@
+/* Lane exchanges, which go through the LDS hardware without touching its memory. */
+#ifndef CUPYGEMM_LDS_EXCHANGE_H
+#define CUPYGEMM_LDS_EXCHANGE_H
+
+#include "machine.h"
+
+/* A lane that is switched off gives 0 (bpermute, swizzle) or nothing (permute), and gets
+ * nothing. */
+static inline void exchange_rows(const struct operation *op, uint64_t exec, const uint32_t *address,
+                                 const uint32_t *data, uint32_t *result) {
+    uint32_t moved[LANES] = {0}, source[LANES], given[LANES];
+    for (int lane = 0; lane < LANES; lane++)
+        source[lane] = op->kind == SWIZZLE ? op->lanes[lane] % LANES : address[lane] / 4 % LANES;
+    if (op->kind == PERMUTE)
+        for (uint64_t left = exec; left; left &= left - 1)
+            moved[source[first_lane(left)]] = data[first_lane(left)];
+    else if (exec == ~0ull) {
+        for (int lane = 0; lane < LANES; lane++)
+            moved[lane] = data[source[lane]];
+    } else {
+        for (int lane = 0; lane < LANES; lane++)
+            given[lane] = data[lane] & (0 - (uint32_t)(exec >> lane & 1));
+        for (int lane = 0; lane < LANES; lane++)
+            moved[lane] = given[source[lane]];
+    }
+    if (exec == ~0ull)
+        memcpy(result, moved, sizeof moved);
+    else
+        for (uint64_t left = exec; left; left &= left - 1)
+            result[first_lane(left)] = moved[first_lane(left)];
+}
+
+#endif
