@@ -97,6 +97,12 @@ CHECKS: Mapping[str, Check] = {
         "the access is made, in the order of the emulation",
         "LLVM's User Guide for AMDGPU, memory model",
     ),
+    "lane_races": Check(
+        "two lanes of a wave that store different values to the same bytes in one instruction",
+        "the value of the last lane stays",
+        "CUDA's programming guide, on SIMT: which thread performs the last write is not defined; "
+        "AMD's ISA guides state no order of lanes",
+    ),
     "stream_races": Check(
         "work of two streams on the same bytes of memory, one of them writing, that nothing orders",
         "the access is made; the order is that of submission, or one that a seed chooses",
@@ -121,7 +127,7 @@ CHECKS: Mapping[str, Check] = {
 }
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "wait_states": tuple(name for name in CHECKS if name.startswith("wait_states_")),
-    "races": ("lds_races", "global_races", "stream_races"),
+    "races": ("lds_races", "global_races", "lane_races", "stream_races"),
     "all": tuple(CHECKS),
 }
 # What a launch without checks does not look for. It is faster, because it keeps no records.

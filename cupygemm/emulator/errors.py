@@ -168,6 +168,11 @@ class KernelWarning(EmulatorError, RuntimeWarning):
     """The findings of a launch whose checks are warnings, listed at the end of the launch."""
 
 
+def lanes_of(mask: int) -> tuple[int, ...]:
+    """Return the lanes of a mask in ascending order."""
+    return tuple(lane for lane in range(64) if mask >> lane & 1)
+
+
 def spans(numbers: tuple[int, ...]) -> str:
     """Return ascending numbers as text, neighbours together.
 

@@ -57,10 +57,14 @@ SEEDS = {
     "alignment": Seed("global_load_dword v9, v1, s[4:5] offset:2"),
     "uninitialised": Seed("v_and_b32 v8, 0xfc, v77\nglobal_load_dword v9, v8, s[4:5]"),
     "waits": Seed("global_load_dword v8, v1, s[4:5]\nv_add_u32 v9, v8, 1"),
-    "lds_races": Seed("v_mov_b32 v8, 0\nds_write_b32 v8, v0", threads=128, lds=64),
-    "global_races": Seed(
-        "v_mov_b32 v8, 0\nglobal_store_dword v8, v0, s[4:5] offset:1024", threads=128
+    "lds_races": Seed(
+        "v_mov_b32 v8, 0\nv_lshrrev_b32 v9, 6, v0\nds_write_b32 v8, v9", threads=128, lds=64
     ),
+    "global_races": Seed(
+        "v_mov_b32 v8, 0\nv_lshrrev_b32 v9, 6, v0\nglobal_store_dword v8, v9, s[4:5] offset:1024",
+        threads=128,
+    ),
+    "lane_races": Seed("v_mov_b32 v8, 0\nglobal_store_dword v8, v0, s[4:5] offset:1024"),
     "barriers": Seed(
         "s_barrier\nv_readfirstlane_b32 s6, v0\ns_cmp_eq_u32 s6, 0\n"
         "s_cbranch_scc1 1\ns_endpgm\ns_barrier",

@@ -62,8 +62,27 @@ extern "C" __global__ void adds_and_clears(float* x, float* y) {
     if (blockIdx.x == 1)
         x[threadIdx.x] = 0;
 }
+#define SETS_A_FLAG(name, fence, set) \
+    extern "C" __global__ void name(float* x, float* y, u32* flag) { \
+        if (blockIdx.x == 0) { \
+            x[threadIdx.x] = threadIdx.x; \
+            fence __syncthreads(); \
+            if (threadIdx.x == 0) \
+                set; \
+        } else if (blockIdx.x == 1) { \
+            while (!__hip_atomic_load(flag, __ATOMIC_ACQUIRE, __HIP_MEMORY_SCOPE_AGENT)) {} \
+            y[threadIdx.x] = x[threadIdx.x]; \
+        } \
+    }
+SETS_A_FLAG(sets_a_flag_without_a_fence, , atomicExch(flag, 1))
+SETS_A_FLAG(sets_a_flag_for_its_workgroup, ,
+            __hip_atomic_store(flag, 1, __ATOMIC_RELEASE, __HIP_MEMORY_SCOPE_WORKGROUP))
 
 // -- order --
+SETS_A_FLAG(has_a_fence_before_the_barrier, __threadfence();, atomicExch(flag, 1))
+SETS_A_FLAG(has_a_fence_behind_the_barrier, , __threadfence(); atomicExch(flag, 1))
+SETS_A_FLAG(releases_a_flag, ,
+            __hip_atomic_store(flag, 1, __ATOMIC_RELEASE, __HIP_MEMORY_SCOPE_AGENT))
 extern "C" __global__ void has_a_barrier(float* x, float* y) {
     float* mine = x + blockIdx.x * blockDim.x;
     mine[threadIdx.x] = threadIdx.x;
@@ -125,6 +144,9 @@ extern "C" __global__ void adds(float* x, float* y) { atomicAdd(x, 1.0f); }
 extern "C" __global__ void stores_neighbouring_bytes(unsigned char* x, float* y) { x[ITEM] = ITEM; }
 """
 BLOCKS, THREADS = 4, 256
+FLAGS_WITHOUT_A_FENCE = ("sets_a_flag_without_a_fence", "sets_a_flag_for_its_workgroup")
+FLAGS = ("has_a_fence_before_the_barrier", "has_a_fence_behind_the_barrier", "releases_a_flag")
+WITH_A_COUNT = (*FLAGS, *FLAGS_WITHOUT_A_FENCE, "counts_who_is_done", "takes_turns")
 
 
 @pytest.fixture(scope="module")
@@ -135,7 +157,7 @@ def module(cp: ModuleType) -> Any:
 def launch(cp: ModuleType, module: Any, name: str) -> tuple[Any, Any]:
     x, y = cp.zeros(BLOCKS * THREADS, "f4"), cp.zeros(BLOCKS * THREADS, "f4")
     count = cp.zeros(1, "u4")
-    arguments = (x, y, count) if name in ("counts_who_is_done", "takes_turns") else (x, y)
+    arguments = (x, y, count) if name in WITH_A_COUNT else (x, y)
     module.get_function(name)((BLOCKS,), (THREADS,), arguments)
     return x, y
 
@@ -165,6 +187,23 @@ def test_a_race_is_reported_with_both_places(
     assert f"kernel {name}, workgroup (" in report
     assert "(array): 4096 bytes" in report
     assert ("s_barrier" if "wave's" in what else "atomic") in report
+
+
+@pytest.mark.parametrize("name", FLAGS_WITHOUT_A_FENCE)
+def test_a_flag_may_come_before_what_it_is_for(cp: ModuleType, module: Any, name: str) -> None:
+    with pytest.raises(RuntimeError, match="read after another workgroup's write") as caught:
+        launch(cp, module, name)
+    report = str(caught.value)
+    assert "which wave 0 of workgroup (0, 0, 0) wrote at" in report
+    assert report.count(f"SETS_A_FLAG({name}") == 2, "the lines of both accesses"
+    assert "__threadfence() between them" in report
+    assert "__HIP_MEMORY_SCOPE_AGENT" in report
+
+
+@pytest.mark.parametrize("name", FLAGS)
+def test_a_fence_lets_a_flag_wait(cp: ModuleType, module: Any, name: str) -> None:
+    _, y = launch(cp, module, name)
+    np.testing.assert_array_equal(y[:THREADS].get(), np.arange(THREADS))
 
 
 @pytest.mark.parametrize(

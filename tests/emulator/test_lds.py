@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from cupygemm.emulator.checking import Policy
 from cupygemm.emulator.decode import decode
 from cupygemm.emulator.errors import Fault, UnsupportedInstruction
+from cupygemm.emulator.findings import Findings
 from cupygemm.emulator.state import LANES, State
 from tests.emulator.harness import assemble, exec_lanes, make_state, run, set_exec
 
@@ -225,6 +227,7 @@ def test_double_write(name: str, unit: int, bits: int) -> None:
 
 def test_highest_lane_wins() -> None:
     state = make_state(lds_bytes=64)
+    state.findings = Findings(Policy().changed({"lane_races": "off"}))
     state.vgpr[4] = np.arange(LANES)
     run(state, assemble("ds_write_b32 v1, v4"))
     assert state.lds[0, 0] == 63

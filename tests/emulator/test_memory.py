@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from cupygemm.emulator.checking import Policy
 from cupygemm.emulator.errors import Fault
+from cupygemm.emulator.findings import Findings
 from cupygemm.emulator.isa import APERTURE_PRIVATE, APERTURE_SHARED
 from cupygemm.emulator.state import LANES, State
 from tests.emulator.harness import (
@@ -163,6 +165,7 @@ def test_destination_may_be_the_address() -> None:
 
 def test_the_highest_lane_wins() -> None:
     state, memory, address = memory_state(64)
+    state.findings = Findings(Policy().changed({"lane_races": "off"}))
     set_exec(state, 0xFFFFFFFFFFFFFFFF)
     set_v64(state, 2, address)
     state.vgpr[4] = np.arange(LANES)

@@ -5,7 +5,8 @@
  * order; LLVM, "User Guide for AMDGPU Backend", memory model); between workgroups by an atomic.
  * Which atomic is not looked at: an access is ordered before all that a wave does after it has
  * acquired (an atomic, or a load past the caches) later than the accessing workgroup released (a
- * store or an atomic after the access was waited for, or after a barrier). What ends with the
+ * store or an atomic after the access was waited for: by its wave, or behind a barrier by the wave
+ * that releases). What ends with the
  * launch is ordered before the next, unless that is in another stream and does not wait: a clock
  * runs over all launches, and `rivals` lists the times of unordered ones (stream_order.py). All
  * other records of earlier launches count for nothing.
@@ -72,14 +73,18 @@ static inline void acquire(const struct global_view *v) {
     v->m->acquired[v->m->workgroup[v->wave]] = v->now;
 }
 
+/* A wave that has waited for what it did before its latest barrier has executed a fence since. That
+ * is cumulative: it releases what the others of the workgroup did before that barrier, too. Without
+ * one, only what was waited for is released: a store may overtake those of other addresses. */
 static inline void release(const struct global_view *v) {
     struct machine *m = v->m;
     const int32_t *waves = m->wave_ids + (int64_t)m->workgroup[v->wave] * MAX_WAVES;
+    bool fenced = m->vm_waited[v->wave] >= m->vm_passed[v->wave];
     for (int64_t i = 0; i < m->waves_per_group; i++) {
-        int32_t waited = m->vm_waited[waves[i]], passed = m->vm_passed[waves[i]];
-        int32_t done = waited > passed ? waited : passed;
+        int32_t done = m->vm_waited[waves[i]], passed = m->vm_passed[waves[i]];
         struct release *ring = m->releases + (int64_t)waves[i] * RELEASES;
-        if (ring[0].time && ring[0].done == done)
+        done = fenced && passed > done ? passed : done;
+        if (ring[0].time && ring[0].done >= done)
             continue;
         memmove(ring + 1, ring, (RELEASES - 1) * sizeof *ring); /* newest first */
         ring[0] = (struct release){v->now, done};

@@ -7,6 +7,7 @@
  * pseudocode of the DS instructions. LDS runs in unaligned mode (LLVM, "unaligned-access-mode"),
  * so only atomics and transposing reads must be aligned. */
 #include "definedness.h"
+#include "lane_races.h"
 #include "lanes.h"
 #include "lds_block_accesses.h"
 #include "lds_exchange.h"
@@ -187,6 +188,31 @@ static void move_access(struct machine *m, const struct operation *op, struct ld
     }
 }
 
+/* Look for lanes that have stored to one place; those of a stretch have not. */
+static int find_lane_race(struct machine *m, const struct operation *op, const struct lds_view *v,
+                          uint64_t exec, const struct lds_access *access) {
+    uint8_t *pointer[2][LANES];
+    struct stored stored[2];
+    for (int i = op->pair; i >= 0; i--) {
+        const struct lds_access *a = &access[i];
+        const uint32_t *row = vector_row(m, a->data, v->wave);
+        bool single = op->format == DWORDS && op->dwords == 1 && !op->pair && !a->partial;
+        bool alone = a->stretch.lanes && !op->pair;
+        if (alone || (single && !lost_dwords(v->bytes, a->address, row, exec)))
+            return OK;
+        point(v, a->address, pointer[i]);
+        stored[i] = (struct stored){row, (size_t)m->row_dwords, exec, pointer[i],
+                                    a->partial ? a->count : NULL};
+    }
+    for (int i = 0; i <= op->pair; i++) {
+        uint64_t lost = lost_lanes(op, &stored[i]);
+        if (lost)
+            return lane_race(m, op, &stored[i], i < op->pair ? &stored[1] : NULL, lost,
+                             access[i].address[first_lane(lost)], access[i].data);
+    }
+    return OK;
+}
+
 /* `v` is the view of the wave before, if there was one. */
 static int memory_instruction(struct machine *m, const struct operation *op, int64_t wave,
                               uint64_t exec, uint32_t pc, struct lds_view *v) {
@@ -213,7 +239,9 @@ static int memory_instruction(struct machine *m, const struct operation *op, int
         release_flag(v, access[0].exec, access[0].address, op->kind == ATOMIC, (int32_t)v->seq);
     for (int i = 0; i <= op->pair && !code; i++)
         move_access(m, op, v, exec, &access[i]);
-    return code;
+    if (code || op->kind != STORE || ignores(m, LANE_RACE))
+        return code;
+    return find_lane_race(m, op, v, exec, access);
 }
 
 /* Add or subtract the number of active lanes, once; every active lane gets the old value. */
@@ -337,18 +365,7 @@ static int transpose(struct machine *m, const struct operation *op, int64_t wave
     return OK;
 }
 
-/* -- lane exchanges ---------------------------------------------------------------------------- */
-
-static void exchange(struct machine *m, const struct operation *op, int64_t wave, uint64_t exec) {
-    uint32_t address[LANES] = {0};
-    if (op->kind != SWIZZLE)
-        lds_addresses(m, op, wave, op->offset, address);
-    exchange_rows(op, exec, address, vector_row(m, op->data, wave),
-                  vector_row(m, op->result, wave));
-    if (m->tainted && m->undefined)
-        exchange_rows(op, exec, address, undefined_row(m, op->data, wave),
-                      undefined_row(m, op->result, wave));
-}
+/* -- the waves --------------------------------------------------------------------------------- */
 
 int lds_instruction(struct machine *m, const struct operation *op, const int64_t *ids,
                     int64_t first, int64_t step, int64_t count, uint32_t pc) {

@@ -1,8 +1,8 @@
-/* Lane exchanges, which go through the LDS hardware without touching its memory. */
+/* Lane exchanges: DS instructions that go through the LDS hardware without touching its memory. */
 #ifndef CUPYGEMM_LDS_EXCHANGE_H
 #define CUPYGEMM_LDS_EXCHANGE_H
 
-#include "machine.h"
+#include "definedness.h"
 
 /* A lane that is switched off gives 0 (bpermute, swizzle) or nothing (permute), and gets
  * nothing. */
@@ -28,6 +28,18 @@ static inline void exchange_rows(const struct operation *op, uint64_t exec, cons
     else
         for (uint64_t left = exec; left; left &= left - 1)
             result[first_lane(left)] = moved[first_lane(left)];
+}
+
+static inline void exchange(struct machine *m, const struct operation *op, int64_t wave,
+                            uint64_t exec) {
+    uint32_t address[LANES] = {0};
+    if (op->kind != SWIZZLE)
+        lds_addresses(m, op, wave, op->offset, address);
+    exchange_rows(op, exec, address, vector_row(m, op->data, wave),
+                  vector_row(m, op->result, wave));
+    if (m->tainted && m->undefined)
+        exchange_rows(op, exec, address, undefined_row(m, op->data, wave),
+                      undefined_row(m, op->result, wave));
 }
 
 #endif

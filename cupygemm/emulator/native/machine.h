@@ -43,6 +43,7 @@ enum fault_code {
     STREAM_RACE_READ,     /* three kinds of race in global memory with work of other streams */
     STREAM_RACE_WRITE_READ,
     STREAM_RACE_WRITE_WRITE,
+    LANE_RACE,          /* lanes of a wave that store different values to the same bytes */
     NEEDS_FINER_SHADOW, /* not a fault: the caller refines the shadow memory and resumes */
 };
 
@@ -81,7 +82,7 @@ struct line_record {
 };
 
 /* A store or atomic of a workgroup, and how many of its operations a wave of it had done with by
- * then: waited for, or issued before a barrier. The first of those with the same count. */
+ * then, see global_order.h. The first of those with the same count. */
 struct release {
     uint32_t time;
     int32_t done;
@@ -133,7 +134,7 @@ struct fault {
     int32_t reg;    /* the register that holds what is undefined */
     uint64_t lanes; /* all that do the same */
     int64_t other;  /* of a race between streams: the time of the other access, or minus the number
-                       of its stretch, from 1 */
+                       of its stretch, from 1; of a race between lanes: the other lane */
 };
 
 /* How many stores and atomics have changed a byte of memory, LDS or private memory in this process.

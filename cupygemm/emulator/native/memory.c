@@ -6,6 +6,7 @@
 #include "addresses.h"
 #include "definedness.h"
 #include "global_shadow.h"
+#include "lane_races.h"
 #include "lanes.h"
 #include "lds_blocks.h"
 #include "lds_flags.h"
@@ -216,6 +217,17 @@ static int check(struct machine *m, const struct operation *op, int64_t wave, st
     return code;
 }
 
+/* Look for lanes that have stored to one place. Private memory is each lane's own. */
+static int find_lane_race(struct machine *m, const struct operation *op, int64_t wave,
+                          const struct access *a) {
+    struct stored s = {vector_row(m, op->data, wave), (size_t)m->row_dwords,
+                       a->exec & ~a->to_scratch, a->pointer, a->partial ? a->count : NULL};
+    if (a->adjacent || !s.exec || ignores(m, LANE_RACE))
+        return OK;
+    uint64_t lost = lost_lanes(op, &s);
+    return lost ? lane_race(m, op, &s, NULL, lost, a->address[first_lane(lost)], op->data) : OK;
+}
+
 /* Move the data. */
 static int move(struct machine *m, const struct operation *op, int64_t wave, struct access *a,
                 uint32_t pc) {
@@ -233,7 +245,7 @@ static int move(struct machine *m, const struct operation *op, int64_t wave, str
     case STORE:
         store_lanes(op, vector_row(m, op->data, wave), pitch, a->exec, pointer, count);
         note_defined(m, op, wave, a);
-        break;
+        return find_lane_race(m, op, wave, a);
     case LOAD_TO_LDS: return load_to_lds(m, op, wave, a, pc);
     default:
         if (op->atomic == SWAP && op->result >= 0)

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from cupygemm.emulator.checking import Policy
-from cupygemm.emulator.errors import Fault
+from cupygemm.emulator.errors import Fault, lanes_of
 from cupygemm.emulator.marks import marks_of
 from cupygemm.emulator.reports import instruction_at
 from cupygemm.emulator.stream_races import describe_race
+from cupygemm.emulator.units.global_races import Race, global_race
+from cupygemm.emulator.units.lane_races import lane_race
 from cupygemm.emulator.units.polling import polls_of
 
 if TYPE_CHECKING:
@@ -46,7 +48,8 @@ class FaultCode(IntEnum):
     STREAM_RACE_READ = 22
     STREAM_RACE_WRITE_READ = 23
     STREAM_RACE_WRITE_WRITE = 24
-    NEEDS_FINER_SHADOW = 25
+    LANE_RACE = 25
+    NEEDS_FINER_SHADOW = 26
 
 
 _CODES = {  # by the check that the faults belong to
@@ -77,6 +80,7 @@ _CODES = {  # by the check that the faults belong to
         FaultCode.GLOBAL_RACE_WRITE_READ,
         FaultCode.GLOBAL_RACE_WRITE_WRITE,
     ),
+    "lane_races": (FaultCode.LANE_RACE,),
     "stream_races": (
         FaultCode.STREAM_RACE_READ,
         FaultCode.STREAM_RACE_WRITE_READ,
@@ -128,6 +132,8 @@ def memory_fault(number: int, found: Any, group: Group, position: int) -> Fault:
     code = FaultCode(number)
     if code in (FaultCode.UNDEFINED_STORE, FaultCode.UNDEFINED_ATOMIC):
         return _undefined_data(code, found, group, position)
+    if code == FaultCode.LANE_RACE:
+        return lane_race(found, group, position)
     kind, detail = _describe(code, found, group, position)
     in_lds = code == FaultCode.MISALIGNED and found.address < _FIRST_GLOBAL
     is_global = code in _GLOBAL and not in_lds
@@ -141,11 +147,6 @@ def memory_fault(number: int, found: Any, group: Group, position: int) -> Fault:
         lanes=lanes_of(found.lanes),
         check=CHECK_OF[code],
     )
-
-
-def lanes_of(mask: int) -> tuple[int, ...]:
-    """Return the lanes of a mask in ascending order."""
-    return tuple(lane for lane in range(64) if mask >> lane & 1)
 
 
 def _undefined_data(code: FaultCode, found: Any, group: Group, position: int) -> Fault:
@@ -202,7 +203,7 @@ def _describe(code: FaultCode, found: Any, group: Group, position: int) -> tuple
     ):
         return _describe_race(code, found, group, position, span)
     if code in _GLOBAL_RACES:
-        return _describe_global_race(code, found, group, position, f"{size} byte{'s' * (size > 1)}")
+        return global_race(_GLOBAL_RACES[code], found, group, position)
     if code in _STREAM_RACES:
         return _describe_stream_race(code, found, state)
     if code == FaultCode.MISALIGNED:
@@ -283,18 +284,10 @@ def _missing_order(code: FaultCode, found: Any, group: Group, position: int) -> 
     )
 
 
-class _Race(NamedTuple):
-    """A kind of race in global memory, with the verbs for this access and the other one."""
-
-    kind: str
-    doing: str
-    done: str
-
-
 _GLOBAL_RACES = {
-    FaultCode.GLOBAL_RACE_READ: _Race("read after another {}'s write", "reads", "wrote"),
-    FaultCode.GLOBAL_RACE_WRITE_READ: _Race("write after another {}'s read", "writes", "read"),
-    FaultCode.GLOBAL_RACE_WRITE_WRITE: _Race("write after another {}'s write", "writes", "wrote"),
+    FaultCode.GLOBAL_RACE_READ: Race("read after another {}'s write", "reads", "wrote"),
+    FaultCode.GLOBAL_RACE_WRITE_READ: Race("write after another {}'s read", "writes", "read"),
+    FaultCode.GLOBAL_RACE_WRITE_WRITE: Race("write after another {}'s write", "writes", "wrote"),
 }
 _STREAM_RACES = (
     FaultCode.STREAM_RACE_READ,
@@ -308,35 +301,6 @@ _GLOBAL = (
     *_GLOBAL_RACES,
     *_STREAM_RACES,
 )
-
-
-def _describe_global_race(
-    code: FaultCode, found: Any, group: Group, position: int, size: str
-) -> tuple[str, str]:
-    state, address = group.state, int(found.address)
-    per_group = state.num_waves // len(state.workgroup_ids)
-    index = int(group.wave_ids[position])
-    number = int(state.launch_order[state.workgroup[index]])
-    other_number, other_wave = divmod(found.other_wave, per_group)
-    race = _GLOBAL_RACES[code]
-    place = state.memory.describe(address, found.bytes)
-    if other_number == number:
-        who, kind = f"wave {other_wave}", "wave"
-        order = "an s_barrier (__syncthreads) must come between the two"
-    else:
-        gx, gy, _ = state.grid
-        ids = other_number % gx, other_number // gx % gy, other_number // (gx * gy)
-        who, kind = f"wave {other_wave} of workgroup {ids}", "workgroup"
-        order = (
-            "workgroups run in any order: to order the two accesses, one workgroup must execute an "
-            "atomic after\nits access (with __threadfence) and the other an atomic before its "
-            "access; otherwise use two kernels"
-        )
-    detail = (
-        f"{race.doing} {size}, {place},\nwhich {who} {race.done} at\n"
-        f"  {instruction_at(state, found.other_pc)}\n{order}"
-    )
-    return "global race: " + race.kind.format(kind), detail
 
 
 def _describe_stream_race(code: FaultCode, found: Any, state: Any) -> tuple[str, str]:

@@ -1,0 +1,137 @@
+/* Lanes of a wave that store different values to the same bytes in one instruction.
+ *
+ * Which of them stays is not defined. Here, the lanes store one after another; so memory is read
+ * again after the store, and a lane that does not find its own value has been overwritten by
+ * another. Lanes that store the same value find it, and so do lanes that are alone. */
+#ifndef CUPYGEMM_LANE_RACES_H
+#define CUPYGEMM_LANE_RACES_H
+
+#include "lanes.h"
+
+/* One store of each lane. `count` is NULL, or how many dwords of a lane were stored. */
+struct stored {
+    const uint32_t *row;
+    size_t pitch;
+    uint64_t exec;
+    uint8_t *const *pointer;
+    const uint8_t *count;
+};
+
+/* Whether a dword of a lane is not in memory. LDS at `base`. */
+static inline bool lost_dwords(const uint8_t *base, const uint32_t *address, const uint32_t *row,
+                               uint64_t exec) {
+    uint32_t lost = 0;
+    if (exec == ~0ull) {
+        for (int lane = 0; lane < LANES; lane++) {
+            uint32_t found;
+            memcpy(&found, base + address[lane], sizeof found);
+            lost |= found ^ row[lane];
+        }
+        return lost != 0;
+    }
+    for (uint64_t left = exec; left; left &= left - 1) {
+        int lane = first_lane(left);
+        uint32_t found;
+        memcpy(&found, base + address[lane], sizeof found);
+        lost |= found ^ row[lane];
+    }
+    return lost != 0;
+}
+
+static inline bool lost_quads(const struct stored *s) {
+    quad lost = {0};
+    for (int lane = 0; lane < LANES; lane += 4) {
+        quad q[4];
+        for (size_t d = 0; d < 4; d++)
+            q[d] = quad_at(s->row + d * s->pitch + lane);
+        transpose_quads(q);
+        for (int i = 0; i < 4; i++)
+            lost |= quad_at(s->pointer[lane + i]) ^ q[i];
+    }
+    return (lost[0] | lost[1] | lost[2] | lost[3]) != 0;
+}
+
+static inline uint64_t lost_lanes_of(const struct stored *s, int dwords) {
+    uint64_t lost = 0;
+    if (s->exec == ~0ull && !s->count) {
+        uint32_t differs = 0;
+        for (int lane = 0; lane < LANES; lane++) {
+            uint32_t found[4];
+            memcpy(found, s->pointer[lane], 4 * (size_t)dwords);
+            for (int d = 0; d < dwords; d++)
+                differs |= found[d] ^ s->row[(size_t)d * s->pitch + (size_t)lane];
+        }
+        if (!differs)
+            return 0;
+    }
+    for (uint64_t left = s->exec; left; left &= left - 1) {
+        int lane = first_lane(left), n = s->count ? s->count[lane] : dwords;
+        uint32_t found[4] = {0}, differs = 0;
+        memcpy(found, s->pointer[lane], 4 * (size_t)n);
+        for (int d = 0; d < n; d++)
+            differs |= found[d] ^ s->row[(size_t)d * s->pitch + (size_t)lane];
+        lost |= (uint64_t)(differs != 0) << lane;
+    }
+    return lost;
+}
+
+/* The lanes whose value is not in memory. Each width is its own loop. */
+static inline uint64_t lost_lanes(const struct operation *op, const struct stored *s) {
+    if (op->format == DWORDS && !s->count) {
+        switch (op->dwords) {
+        case 1: return lost_lanes_of(s, 1);
+        case 2: return lost_lanes_of(s, 2);
+        case 4:
+            if (s->exec == ~0ull && !lost_quads(s))
+                return 0;
+            return lost_lanes_of(s, 4);
+        default: break;
+        }
+    }
+    if (op->format == DWORDS)
+        return lost_lanes_of(s, op->dwords);
+    int shift = op->format == U8_HIGH || op->format == U16_HIGH ? 16 : 0;
+    uint64_t lost = 0;
+    for (uint64_t left = s->exec; left; left &= left - 1) {
+        int lane = first_lane(left);
+        uint32_t value = s->row[lane] >> shift;
+        if (!s->count || s->count[lane])
+            lost |= (uint64_t)(memcmp(s->pointer[lane], &value, (size_t)op->bytes) != 0) << lane;
+    }
+    return lost;
+}
+
+/* The last lane but `lane` that stores to a byte of `place`, -1 if there is none. */
+static inline int overwriting_lane(const struct operation *op, const struct stored *s,
+                                   const uint8_t *place, int lane) {
+    int found = -1;
+    for (uint64_t left = s->exec & ~(1ull << lane); left; left &= left - 1) {
+        int other = first_lane(left);
+        int64_t distance = s->pointer[other] - place;
+        if ((!s->count || s->count[other]) && distance < op->bytes && distance > -op->bytes)
+            found = other;
+    }
+    return found;
+}
+
+/* Describe the race of the first lane of `lost`, and return its code. `later` is the instruction's
+ * second store, or NULL. */
+__attribute__((noinline, unused)) static int
+lane_race(struct machine *m, const struct operation *op, const struct stored *s,
+          const struct stored *later, uint64_t lost, uint64_t address, int64_t data) {
+    int lane = first_lane(lost), other = -1;
+    if (later)
+        other = overwriting_lane(op, later, s->pointer[lane], lane);
+    bool second = other >= 0;
+    if (!second)
+        other = overwriting_lane(op, s, s->pointer[lane], lane);
+    if (other < 0 || !raise(m, LANE_RACE, lane, address, op->bytes, true))
+        return OK;
+    m->fault.lanes = lost;
+    m->fault.other = other;
+    m->fault.other_seq = second;
+    m->fault.reg = (int32_t)data;
+    return LANE_RACE;
+}
+
+#endif

@@ -1,0 +1,60 @@
+"""Describe lanes of a wave that store different values to one place (native/lane_races.h)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from cupygemm.emulator.errors import Fault, lanes_of
+
+if TYPE_CHECKING:
+    from cupygemm.emulator.state import Group
+
+CHECK = "lane_races"
+_FIRST_GLOBAL = 1 << 32  # LDS addresses are lower, addresses of device memory are higher
+_REMEDY = """\
+Which of them stays is not defined. If each value is needed, the index must differ between lanes:
+look at its stride and at what it leaves out of the thread's number. If one is enough, let one lane
+store (if (lane == 0)), or use an atomic (atomicExch, atomicMax)"""
+
+
+def lane_race(found: Any, group: Group, position: int) -> Fault:
+    """Return the fault of lanes that store to one place.
+
+    Parameters
+    ----------
+    found : ctypes.Structure
+        ``struct fault``.
+    group : Group
+    position : int
+        Position of the wave within the group.
+    """
+    state, address, size = group.state, int(found.address), found.bytes
+    in_lds, lane, other = address < _FIRST_GLOBAL, found.lane, int(found.other)
+    plural = "s" * (size > 1)
+    where = f" of LDS at 0x{address:x}" if in_lds else f", {state.memory.describe(address, size)}"
+    values = _values(found, group, position)
+    shown = f": {values[0]} and {values[1]}" if values and values[0] != values[1] else ""
+    detail = (
+        f"lanes {lane} and {other} of the wave store different values to {size} byte{plural}{where}"
+        f",\nin one instruction{shown}\n{_REMEDY}"
+    )
+    return Fault(
+        f"{'LDS' if in_lds else 'global'} race: two lanes store to one place",
+        detail,
+        wave=position,
+        lane=lane,
+        address=address,
+        is_global=not in_lds,
+        lanes=lanes_of(found.lanes),
+        check=CHECK,
+    )
+
+
+def _values(found: Any, group: Group, position: int) -> tuple[str, str] | None:
+    """Return what the two lanes store, if it is one register of each at most."""
+    if found.bytes > 4 or found.other_seq:
+        return None
+    row = group.state.vgpr[found.reg][int(group.wave_ids[position])]
+    mask = (1 << 8 * found.bytes) - 1
+    low, high = int(row[found.lane]) & mask, int(row[found.other]) & mask
+    return f"0x{low:x}", f"0x{high:x}"
