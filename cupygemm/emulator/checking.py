@@ -113,6 +113,14 @@ CHECKS: Mapping[str, Check] = {
         "the other waves go on, as the hardware counts only waves that have not ended",
         "CDNA3 ISA guide, section 4.3 (S_BARRIER)",
     ),
+    "partial_barriers": Check(
+        "a barrier at which lanes of a wave are switched off that access memory, or reach another "
+        "barrier, behind it; in code whose source lines are known",
+        "the wave goes on, as the hardware counts waves and not lanes",
+        "HIP's documentation and CUDA's programming guide: __syncthreads in conditional code only "
+        "where the whole block agrees",
+        "warn",
+    ),
     "early_ends": Check(
         "a first wave of a workgroup that ends before its first barrier, while others wait there "
         "and may read LDS behind it",

@@ -12,6 +12,8 @@ from cupygemm.emulator import early_ends
 from cupygemm.emulator.errors import Fault
 from cupygemm.emulator.liveness import Finding, Watch
 from cupygemm.emulator.state import Group, State
+from cupygemm.emulator.units import partial_barriers
+from cupygemm.emulator.units.machine import machine_of
 
 Order = Literal["lockstep", "abreast", "forward", "reverse"] | tuple[Literal["random"], int]
 
@@ -103,6 +105,7 @@ class Scheduler:
         self.last_run.fill(0)
         order = self.order
         self.watch = Watch(self.state)
+        machine_of(self.state)  # which notes the lanes that are launched
         self.early.fill(early_ends.is_wanted(self.state))
         self.others: set[int] = set()
         self.ahead = _NOWHERE
@@ -244,6 +247,8 @@ class Scheduler:
         """
         state = self.state
         self.synchronised[group.waves] = True
+        if (rejoining := partial_barriers.arrive(state, group)) is not None:
+            self._rejoin(group, *rejoining)
         if group.count == state.num_waves:
             state.barrier_epoch += 1
             return group.waves
@@ -291,6 +296,14 @@ class Scheduler:
         if count != group.count:
             return False
         return isinstance(released, slice) or bool(np.array_equal(released, group.wave_ids))
+
+    def _rejoin(self, group: Group, wave: int, lanes: int) -> None:
+        """Report lanes at a barrier that have skipped an earlier one."""
+        position = int(np.flatnonzero(group.wave_ids == wave)[0])
+        fault = partial_barriers.fault_of(self.state, wave, position, lanes)
+        partial_barriers.forget(self.state)
+        if fault is not None:
+            self.state.findings.report(fault, group, self.state.current_pc)
 
     def _divergent(self, workgroup: int) -> Fault:
         state = self.state

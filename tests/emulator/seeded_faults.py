@@ -143,6 +143,20 @@ def _compiled() -> bytes:
     return compile_program(_SOURCE, "a.hip", target_name="gfx942").code
 
 
+_CONDITION = """
+extern "C" __global__ void k(int* x) {
+    if (threadIdx.x < 32) __syncthreads();
+    x[threadIdx.x] = 7;
+}
+"""
+
+
+def _barrier() -> int:
+    x = np.zeros(64, np.uint32)
+    emulator.launch(compile_program(_CONDITION, "b.hip", target_name="gfx942").code, 1, 64, [x])
+    return int(x[0])
+
+
 def _streams() -> int:
     import cupy as cp
 
@@ -163,6 +177,8 @@ def run(name: str) -> int:
         return _source()
     if name == "stream_races":
         return _streams()
+    if name == "partial_barriers":
+        return _barrier()
     x = np.arange(_WORDS, dtype=np.uint32)
     emulator.launch(code_object(name), 1, SEEDS[name].threads, [x])
     return int(x[0])

@@ -6,6 +6,7 @@
  * Rules: AMD's "CDNA3" and "CDNA4 Instruction Set Architecture", chapter 11 (data share) and the
  * pseudocode of the DS instructions. LDS runs in unaligned mode (LLVM, "unaligned-access-mode"),
  * so only atomics and transposing reads must be aligned. */
+#include "barrier_lanes.h"
 #include "definedness.h"
 #include "lane_races.h"
 #include "lanes.h"
@@ -383,7 +384,10 @@ int lds_instruction(struct machine *m, const struct operation *op, const int64_t
         case SWIZZLE: exchange(m, op, wave, exec); break;
         case TRANSPOSE: code = transpose(m, op, wave, exec, pc); break;
         case APPEND: code = append(m, op, wave, exec, pc); break;
-        default: code = memory_instruction(m, op, wave, exec, pc, &view);
+        default:
+            code = check_barriers(m, wave, exec);
+            if (!code)
+                code = memory_instruction(m, op, wave, exec, pc, &view);
         }
         if (code) {
             m->fault.position = (int32_t)position;

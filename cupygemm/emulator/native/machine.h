@@ -44,6 +44,7 @@ enum fault_code {
     STREAM_RACE_WRITE_READ,
     STREAM_RACE_WRITE_WRITE,
     LANE_RACE,          /* lanes of a wave that store different values to the same bytes */
+    SKIPPED_BARRIER,    /* access of lanes that were not at a barrier of their wave */
     NEEDS_FINER_SHADOW, /* not a fault: the caller refines the shadow memory and resumes */
 };
 
@@ -187,7 +188,10 @@ struct machine {
     uint64_t
         *undefined_address; /* (num_waves,) of the first lane of a load that found such bytes */
     uint8_t *scc;           /* (num_waves,) */
-    int64_t row_dwords;     /* from a vector register to the next, of one wave */
+    uint64_t *launched;     /* (num_waves,) lanes that have a work-item */
+    uint64_t *skipped;   /* (num_waves,) those that were not at a barrier; NULL: not looked for */
+    int64_t *skipped_at; /* (num_waves,) program counter of the first such barrier */
+    int64_t row_dwords;  /* from a vector register to the next, of one wave */
     int64_t num_waves;
     int64_t num_ranges;
     int64_t lds_bytes;
@@ -210,6 +214,7 @@ struct machine {
     int64_t strict_alignment; /* plain accesses must be aligned to their size */
     int64_t tainted;          /* a register that the instruction reads has undefined bits */
     int64_t mode;             /* MODE of the waves that execute */
+    int64_t num_skipped;      /* 0: no lane has skipped a barrier */
     uint64_t ignored;         /* bits of the fault codes that are not raised */
     struct fault fault;
 };

@@ -4,6 +4,7 @@
  *
  * Device addresses are host addresses. Private memory is kept per lane, unswizzled. */
 #include "addresses.h"
+#include "barrier_lanes.h"
 #include "definedness.h"
 #include "global_shadow.h"
 #include "lane_races.h"
@@ -345,6 +346,8 @@ int vector_memory(struct machine *m, const struct operation *op, const int64_t *
         int code = resolve_addresses(m, op, wave, &a, &b);
         if (!a.exec)
             continue;
+        if (!code)
+            code = check_barriers(m, wave, a.exec & ~a.to_scratch);
         if (!code)
             code = b.swizzled ? transfer_swizzled(m, op, wave, &b, &a, pc)
                               : transfer(m, op, wave, &a, pc);

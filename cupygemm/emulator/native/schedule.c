@@ -2,6 +2,7 @@
  *
  * What is no everyday case (a barrier that ended waves have skipped, a launch that does not end) is
  * left to Python, before anything has changed. */
+#include "barrier_lanes.h"
 #include "loop.h"
 
 enum { TURN_STEPS = 16, LEAST_STEPS = 500, LEAST_PATIENCE = 32, LOOK_AROUND = 16 };
@@ -259,11 +260,24 @@ static int64_t release_complete(struct loop *l) {
     return released;
 }
 
+/* Note which lanes are at a barrier; returns false if some have skipped an earlier one. */
+static bool note_lanes(struct loop *l, int64_t pc) {
+    struct waves group = group_waves(l);
+    for (int64_t at = 0; at < group.count; at++)
+        if (lanes_rejoin(l->machine, wave_at(group, at)))
+            return false;
+    for (int64_t at = 0; at < group.count; at++)
+        note_barrier(l->machine, wave_at(group, at), pc);
+    return true;
+}
+
 /* Execute s_barrier; returns false if Python must. `goes_on`: the group is released at once. */
 bool barrier(struct loop *l, const struct instruction *i, bool *goes_on) {
     struct waves group = group_waves(l);
     bool all = l->count == l->machine->num_waves;
     if (!all && any_skipped(l, BARRIER, i->next_pc))
+        return false;
+    if (l->machine->skipped && !note_lanes(l, i->pc))
         return false;
     for (int64_t at = 0; at < group.count; at++) {
         int64_t wave = wave_at(group, at);

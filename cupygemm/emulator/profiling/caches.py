@@ -31,7 +31,8 @@ from cupygemm.emulator.native import library
 from cupygemm.emulator.profiling.parts import PARTS, CacheGeometry
 from cupygemm.emulator.state import Group, State
 from cupygemm.emulator.targets import Target
-from cupygemm.emulator.units.machine import Operation, c_function, machine_of, wave_list
+from cupygemm.emulator.units.machine import c_function, machine_of, wave_list
+from cupygemm.emulator.units.operation import Operation
 
 _PAGE = 4096
 

@@ -49,7 +49,8 @@ class FaultCode(IntEnum):
     STREAM_RACE_WRITE_READ = 23
     STREAM_RACE_WRITE_WRITE = 24
     LANE_RACE = 25
-    NEEDS_FINER_SHADOW = 26
+    SKIPPED_BARRIER = 26
+    NEEDS_FINER_SHADOW = 27
 
 
 _CODES = {  # by the check that the faults belong to
@@ -81,6 +82,7 @@ _CODES = {  # by the check that the faults belong to
         FaultCode.GLOBAL_RACE_WRITE_WRITE,
     ),
     "lane_races": (FaultCode.LANE_RACE,),
+    "partial_barriers": (FaultCode.SKIPPED_BARRIER,),
     "stream_races": (
         FaultCode.STREAM_RACE_READ,
         FaultCode.STREAM_RACE_WRITE_READ,

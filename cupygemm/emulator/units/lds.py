@@ -16,7 +16,8 @@ from cupygemm.emulator.state import LANES
 from cupygemm.emulator.targets import Target
 from cupygemm.emulator.units import Step
 from cupygemm.emulator.units.lds_profile import ConflictCounter
-from cupygemm.emulator.units.machine import FORMAT_BYTES, NativeStep, Operation
+from cupygemm.emulator.units.machine import NativeStep
+from cupygemm.emulator.units.operation import FORMAT_BYTES, Operation
 
 _FORMATS = {  # of accesses of 1 or 2 bytes, by the mnemonic's suffix
     "u8": "u8",

@@ -20,7 +20,8 @@ import numpy as np
 
 from cupygemm.emulator.state import LANES, Group
 from cupygemm.emulator.targets import Target
-from cupygemm.emulator.units.machine import Operation, c_function, machine_of, wave_list
+from cupygemm.emulator.units.machine import c_function, machine_of, wave_list
+from cupygemm.emulator.units.operation import Operation
 
 _B128_READS_32_BANKS = (
     (range(4), range(20, 24)),

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from collections.abc import Callable, Sequence
-from ctypes import c_int32, c_int64, c_uint8, c_uint32, c_void_p
+from collections.abc import Callable
+from ctypes import c_int32, c_int64, c_uint32, c_void_p
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -22,14 +22,17 @@ from numpy.typing import NDArray
 from cupygemm.emulator.isa import APERTURE_PRIVATE, APERTURE_SHARED
 from cupygemm.emulator.marks import marks_of
 from cupygemm.emulator.native import library
-from cupygemm.emulator.state import LANES, SCRATCH_BASE, Group, State, aligned_zeros
+from cupygemm.emulator.state import SCRATCH_BASE, Group, State, aligned_zeros
 from cupygemm.emulator.units.faults import FaultCode, dropped_codes, memory_fault
 from cupygemm.emulator.units.native_form import address_of
+from cupygemm.emulator.units.operation import Operation
+from cupygemm.emulator.units.partial_barriers import exec_of, fault_of, forget, is_watched
 from cupygemm.emulator.units.polling import polls_of
-from cupygemm.emulator.units.structures import MachineStruct, members
+from cupygemm.emulator.units.structures import MachineStruct
 
 if TYPE_CHECKING:
     from cupygemm.emulator.code_object import Kernel
+    from cupygemm.emulator.errors import Fault
 
 MAX_WAVES = 16  # per workgroup
 FLAGS = 32  # places in LDS that may be flags, of a workgroup
@@ -43,93 +46,13 @@ _FLAGS_DWORDS = 2 + 2 * MAX_WAVES**2 + FLAGS * (2 + 2 * MAX_WAVES)  # of struct 
 _granules: WeakKeyDictionary[Kernel, int] = WeakKeyDictionary()
 
 
-def _enumeration(names: str) -> dict[str, int]:
-    """Return the values of an enumeration of native/machine.h, whose order `names` repeats."""
-    return {name: value for value, name in enumerate(names.split())}
-
-
-_SPACES = _enumeration("global flat scratch buffer lds")
-_KINDS = _enumeration("load store atomic load_to_lds transpose permute bpermute swizzle append")
-_FORMATS = _enumeration("dwords u8 s8 u16 s16 u8_low s8_low u16_low u8_high s8_high u16_high")
-FORMAT_BYTES = {name: 2 if "16" in name else 1 for name in _FORMATS if name != "dwords"}
-_ATOMICS = _enumeration(
-    """
-    swap cmpswap add sub rsub smin umin smax umax and or xor inc dec mskor wrap
-    fadd fmin fmax fcmpswap pk_add_f16 pk_add_bf16 condxchg
-    """
-)
-
-
-class OperationStruct(ctypes.Structure):
-    """``struct operation``."""
-
-    _fields_ = [
-        *members(
-            """
-            int32  space kind format atomic dwords bytes address wide data data2 result
-            int32  scalar resource offen idxen pair element_bits add_lane coherent
-            int64  offset offset2
-            uint32 m0_mask constant
-            """
-        ),
-        ("lanes", c_uint8 * LANES),
-    ]
-
-
-_NO_REGISTERS = dict.fromkeys(("address", "data", "data2", "result", "scalar", "resource"), -1)
-
-
-class Operation:
-    """A memory instruction with its operands resolved, as C reads it.
-
-    Parameters
-    ----------
-    space : {"global", "flat", "scratch", "buffer", "lds"}
-    kind : str
-        A name of ``enum kind``: ``"load"``, ``"store"``, ``"atomic"``, ``"load_to_lds"``, ...
-    form : str
-        A name of ``enum format``.
-    atomic : str
-        A name of ``enum atomic``.
-    lanes : sequence of int
-        Source lanes of a swizzle.
-    **fields : int
-        Further fields of ``struct operation``. A register that is not given is -1; any other field
-        is 0.
-    """
-
-    __slots__ = ("address", "name", "struct")
-
-    def __init__(
-        self,
-        space: str,
-        kind: str,
-        *,
-        form: str = "dwords",
-        atomic: str = "swap",
-        lanes: Sequence[int] = (),
-        **fields: int,
-    ) -> None:
-        self.name = kind
-        self.struct = OperationStruct(
-            space=_SPACES[space],
-            kind=_KINDS[kind],
-            format=_FORMATS[form],
-            atomic=_ATOMICS[atomic],
-            **{**_NO_REGISTERS, **fields},
-        )
-        if lanes:
-            self.struct.lanes[:] = lanes
-        self.address = ctypes.addressof(self.struct)
-
-
 _STATE_ARRAYS = """
 vgpr sgpr scc lds scratch workgroup wave_in_group
 lds_issued lds_released lds_waited vm_issued vm_released vm_waited barrier_epoch
 """
 
 
-_RECORDS = ("shadow", "blocks", "flags", "acquired", "releases")
+_RECORDS = ("shadow", "blocks", "flags", "acquired", "releases", "skipped")
 
 
 class Machine:
@@ -161,6 +84,10 @@ class Machine:
         self._point("wave_ids", wave_ids)
         for name in ("lds_history", "vm_history"):
             self._point(name, np.zeros((state.num_waves, HISTORY, 2), np.uint32))
+        self._point("launched", exec_of(state))
+        self._point("skipped", np.zeros(state.num_waves, np.uint64))
+        self._point("skipped_at", np.zeros(state.num_waves, np.int64))
+        self._watch_barriers(state)
         self._set_ranges(state)
         if state.checks:
             self._fit_shadow(state)
@@ -177,9 +104,19 @@ class Machine:
             self._point("ends", np.ascontiguousarray(ends, np.uint64))
             self.struct.num_ranges = len(starts)
 
+    def _watch_barriers(self, state: State) -> None:
+        """Let C look for lanes that skip barriers."""
+        self.arrays["launched"][:] = exec_of(state)
+        self._point("skipped", self.arrays["skipped"])
+        self.arrays["skipped"].fill(0)
+        self.struct.num_skipped = 0
+        if not is_watched(state):
+            self.struct.skipped = None
+
     def restart(self, state: State) -> None:
         """Prepare the arrays for another batch of the same shape."""
         self._set_ranges(state)
+        self._watch_barriers(state)
         self.struct.tainted = self.struct.num_undefined = 0
         self.dropped = self.struct.ignored = dropped_codes(state.findings.policy)
         if not state.checks:
@@ -358,14 +295,26 @@ class NativeStep:
             if code == FaultCode.NEEDS_FINER_SHADOW:
                 machine.refine_shadow(machine.struct.needed_shift)
             else:
-                fault = memory_fault(code, machine.struct.fault, group, done)
-                state.findings.report(fault, group, state.current_pc)
+                self._report(code, group, done)
                 listed[state.current_pc] = listed.get(state.current_pc, 0) | 1 << code
                 machine.struct.ignored |= 1 << code
             code = self._execute(machine, group, done)
         machine.struct.ignored = machine.dropped
         if machine.struct.num_undefined:
             self.note_undefined(machine)
+
+    @staticmethod
+    def _report(code: int, group: Group, position: int) -> None:
+        """Report the finding at which C has stopped."""
+        state, found = group.state, machine_of(group.state).struct.fault
+        fault: Fault | None
+        if code == FaultCode.SKIPPED_BARRIER:
+            fault = fault_of(state, int(group.wave_ids[position]), position, found.lanes)
+            forget(state)
+        else:
+            fault = memory_fault(code, found, group, position)
+        if fault is not None:
+            state.findings.report(fault, group, state.current_pc)
 
     @property
     def function_address(self) -> int:

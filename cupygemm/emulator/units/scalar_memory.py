@@ -17,7 +17,8 @@ import numpy as np
 from cupygemm.emulator.isa import EXEC, Instruction
 from cupygemm.emulator.state import Group
 from cupygemm.emulator.units import Step
-from cupygemm.emulator.units.machine import NativeStep, Operation
+from cupygemm.emulator.units.machine import NativeStep
+from cupygemm.emulator.units.operation import Operation
 
 _MNEMONIC = re.compile(r"s_(buffer_)?(load|store)_dword(?:x(\d+))?")
 _ATOMIC = re.compile(

@@ -59,7 +59,7 @@ class MachineStruct(Structure):
             pointer vm_passed clock acquired releases rivals stretches defined
             pointer undefined undefined_scalar origin origin_scalar lds_undefined lds_origin
             pointer scratch_defined scratch_origin
-            pointer undefined_address scc
+            pointer undefined_address scc launched skipped skipped_at
             int64   row_dwords num_waves num_ranges lds_bytes scratch_bytes
             int64   shadow_stride shadow_shift
             uint64  scratch_base shared_aperture private_aperture
@@ -67,7 +67,7 @@ class MachineStruct(Structure):
             uint64  global_base global_end
             int64   num_groups waves_per_group first_wave launch_start num_rivals num_stretches
             int64   num_polls num_undefined
-            int64   strict_alignment tainted mode
+            int64   strict_alignment tainted mode num_skipped
             uint64  ignored
             """
         ),

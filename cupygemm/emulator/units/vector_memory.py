@@ -10,14 +10,8 @@ from typing import Any
 
 from cupygemm.emulator.isa import Instruction
 from cupygemm.emulator.state import Group
-from cupygemm.emulator.units.machine import (
-    FORMAT_BYTES,
-    NativeStep,
-    Operation,
-    c_function,
-    machine_of,
-    wave_list,
-)
+from cupygemm.emulator.units.machine import NativeStep, c_function, machine_of, wave_list
+from cupygemm.emulator.units.operation import FORMAT_BYTES, Operation
 
 _FORMATS = {  # of accesses of 1 or 2 bytes, by the mnemonic's suffix
     "ubyte": "u8",
