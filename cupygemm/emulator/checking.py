@@ -81,6 +81,14 @@ CHECKS: Mapping[str, Check] = {
         "value",
         "warn",
     ),
+    "inactive_lanes": Check(
+        "an address, a branch, an atomic or a stored value that depends on what ds_bpermute or "
+        "ds_swizzle (__shfl) has read in a lane that is switched off",
+        "the value is 0",
+        "HIP's documentation and CUDA's programming guide, on __shfl; the CDNA3 ISA guide states 0 "
+        "for lanes that EXEC switches off",
+        "warn",
+    ),
     "waits": Check(
         "a register or LDS that is used before an s_waitcnt has waited for its load",
         "the loaded value is there already",

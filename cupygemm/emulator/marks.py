@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 ALL = 0xFFFFFFFF
 SCC = 128  # its row among the scalar registers
-COMPUTED, _SPACE, BY_MATRIX = 1, 6, 1 << 30
+COMPUTED, _SPACE, BY_MATRIX, _INACTIVE = 1, 6, 1 << 30, 1 << 29
 _FROM_REGISTER, _FROM_GLOBAL, _FROM_LDS, _FROM_PRIVATE = 0, 2, 4, 6
 _SCALAR0 = 512  # number of s0 among the registers that are origins
 _KINDS = {
@@ -36,6 +36,14 @@ _KINDS = {
     _FROM_LDS: "uninitialised LDS",
     _FROM_PRIVATE: "uninitialised private memory",
 }
+
+
+_INACTIVE_LANE = """\
+the value of another lane, which
+is switched off where it is read by
+  {}
+The hardware gives 0 there, and HIP leaves it undefined: let the lane take part (exchange in front
+of the condition or the return), or do not use what comes from it"""
 
 
 _INITIAL_ORIGINS = 8 * (_SCALAR0 + np.arange(129, dtype=np.int32)[:, None])
@@ -283,6 +291,8 @@ class Marks:
         origin &= ~BY_MATRIX
         name = "scc" if register == Register("s", SCC) else register_name(file, number)
         space, lane = origin & _SPACE, lanes[0] if lanes else -1
+        if origin & _INACTIVE:
+            return self._inactive_lane(state, name, origin, use, position=position, lanes=lanes)
         if space == _FROM_REGISTER:
             detail = self._unwritten_register(register, name, origin, use)
             return Fault(
@@ -314,6 +324,17 @@ class Marks:
             lanes=lanes,
             check="uninitialised",
         )
+
+    @staticmethod
+    def _inactive_lane(
+        state: State, name: str, origin: int, use: str, *, position: int, lanes: tuple[int, ...]
+    ) -> Fault:
+        does = "depends on" if origin & COMPUTED else "is"
+        pc = (origin & ~_INACTIVE) >> 3 << 2
+        detail = f"{name} {use}; it {does} " + _INACTIVE_LANE.format(instruction_at(state, pc))
+        lane = lanes[0] if lanes else -1
+        kind, check = "value of a lane that is switched off", "inactive_lanes"
+        return Fault(kind, detail, wave=position, lane=lane, lanes=lanes, check=check)
 
     @staticmethod
     def _unwritten_register(register: tuple[str, int], name: str, origin: int, use: str) -> str:

@@ -153,7 +153,7 @@ def test_reductions_of_waves_and_blocks(cp: ModuleType) -> None:
             __shared__ Wave::TempStorage nothing;
             __shared__ Block::TempStorage storage;
             int i = threadIdx.x;
-            short total = Wave(nothing).Sum(x[i]);
+            short total = Wave(nothing).Sum(x[i], min(64, 150 - i / 64 * 64));
             double largest = Block(storage).Reduce(y[i], hipcub::Max());
             if (i % 64 == 0) sum[i / 64] = total;
             if (i == 0) *most = largest;

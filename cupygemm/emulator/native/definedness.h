@@ -20,10 +20,11 @@
 enum { POISON = 0xA5 };
 
 /* An origin: the program counter of the load times 2, the space in bits 1-2, and whether it was
- * computed with since in bit 0, by a matrix instruction in bit 30. FROM_REGISTER has the register's
+ * computed with since in bit 0, by a matrix instruction in bit 30. Bit 29: a lane exchange has read
+ * a lane that was switched off. FROM_REGISTER has the register's
  * number times 8 instead. */
 enum { COMPUTED = 1, FROM_REGISTER = 0, FROM_GLOBAL = 2, FROM_LDS = 4, FROM_PRIVATE = 6 };
-enum { ORIGIN_SPACE = 6, BY_MATRIX = 1 << 30 };
+enum { ORIGIN_SPACE = 6, BY_MATRIX = 1 << 30, INACTIVE = 1 << 29 };
 
 static inline uint32_t *undefined_row(const struct machine *m, int64_t reg, int64_t wave) {
     return m->undefined + reg * m->row_dwords + wave * LANES;

@@ -30,8 +30,22 @@ static inline void exchange_rows(const struct operation *op, uint64_t exec, cons
             result[first_lane(left)] = moved[first_lane(left)];
 }
 
+/* HIP leaves undefined what lanes read in lanes that are switched off; the hardware gives 0. */
+static inline void note_inactive(struct machine *m, const struct operation *op, int64_t wave,
+                                 uint64_t exec, const uint32_t *address, uint32_t pc) {
+    uint64_t active = 0;
+    for (int lane = 0; lane < LANES; lane++) {
+        uint32_t source = op->kind == SWIZZLE ? op->lanes[lane] % LANES : address[lane] / 4 % LANES;
+        active |= (exec >> source & 1) << lane;
+    }
+    const uint8_t all[4] = {0xFF, 0xFF, 0xFF, 0xFF};
+    for (uint64_t left = exec & ~active; left; left &= left - 1)
+        note_load(m, op, op->result, wave, first_lane(left), 4, all, 0,
+                  origin_here(pc, FROM_LDS) | INACTIVE);
+}
+
 static inline void exchange(struct machine *m, const struct operation *op, int64_t wave,
-                            uint64_t exec) {
+                            uint64_t exec, uint32_t pc) {
     uint32_t address[LANES] = {0};
     if (op->kind != SWIZZLE)
         lds_addresses(m, op, wave, op->offset, address);
@@ -40,6 +54,8 @@ static inline void exchange(struct machine *m, const struct operation *op, int64
     if (m->tainted && m->undefined)
         exchange_rows(op, exec, address, undefined_row(m, op->data, wave),
                       undefined_row(m, op->result, wave));
+    if (exec != ~0ull && op->kind != PERMUTE && m->undefined && !ignores(m, INACTIVE_LANE))
+        note_inactive(m, op, wave, exec, address, pc);
 }
 
 #endif

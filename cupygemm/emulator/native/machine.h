@@ -45,6 +45,7 @@ enum fault_code {
     STREAM_RACE_WRITE_WRITE,
     LANE_RACE,          /* lanes of a wave that store different values to the same bytes */
     SKIPPED_BARRIER,    /* access of lanes that were not at a barrier of their wave */
+    INACTIVE_LANE,      /* use of what an exchange read in a lane that was switched off */
     NEEDS_FINER_SHADOW, /* not a fault: the caller refines the shadow memory and resumes */
 };
 

@@ -50,7 +50,8 @@ class FaultCode(IntEnum):
     STREAM_RACE_WRITE_WRITE = 24
     LANE_RACE = 25
     SKIPPED_BARRIER = 26
-    NEEDS_FINER_SHADOW = 27
+    INACTIVE_LANE = 27
+    NEEDS_FINER_SHADOW = 28
 
 
 _CODES = {  # by the check that the faults belong to
@@ -82,6 +83,7 @@ _CODES = {  # by the check that the faults belong to
         FaultCode.GLOBAL_RACE_WRITE_WRITE,
     ),
     "lane_races": (FaultCode.LANE_RACE,),
+    "inactive_lanes": (FaultCode.INACTIVE_LANE,),
     "partial_barriers": (FaultCode.SKIPPED_BARRIER,),
     "stream_races": (
         FaultCode.STREAM_RACE_READ,

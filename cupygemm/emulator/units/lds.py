@@ -196,9 +196,16 @@ def _exchange(inst: Instruction) -> Operation | None:
     kind = inst.mnemonic.removeprefix("ds_").removesuffix("_b32")
     address, result, offset = _register(inst, "addr"), _register(inst, "vdst"), _offset(inst)
     if kind == "swizzle":  # the address field names the data
-        return Operation("lds", kind, data=address, result=result, lanes=swizzle_lanes(offset))
+        lanes = swizzle_lanes(offset)
+        return Operation("lds", kind, dwords=1, data=address, result=result, lanes=lanes)
     return Operation(
-        "lds", kind, address=address, data=_register(inst, "data0"), result=result, offset=offset
+        "lds",
+        kind,
+        dwords=1,
+        address=address,
+        data=_register(inst, "data0"),
+        result=result,
+        offset=offset,
     )
 
 

@@ -35,6 +35,7 @@ public:
         return value;
     }
     __device__ T Sum(T value) { return Reduce(value, hipcub::Sum()); }
+    __device__ T Sum(T value, int num_valid) { return Reduce(value, hipcub::Sum(), num_valid); }
 };
 
 // The result is the first thread's. A second use of the storage needs a barrier in between.
