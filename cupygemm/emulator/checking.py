@@ -106,7 +106,8 @@ CHECKS: Mapping[str, Check] = {
         "LLVM's User Guide for AMDGPU, memory model",
     ),
     "lane_races": Check(
-        "two lanes of a wave that store different values to the same bytes in one instruction",
+        "two lanes of a wave that store different values to the same bytes in one instruction, or "
+        "that add to what they have read there, unless all lanes do so at one place",
         "the value of the last lane stays",
         "CUDA's programming guide, on SIMT: which thread performs the last write is not defined; "
         "AMD's ISA guides state no order of lanes",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +19,7 @@ from cupygemm.emulator.targets import TARGETS, Target
 from cupygemm.emulator.units import bind, native_alu
 from cupygemm.emulator.units.native_form import NativeAlu
 from cupygemm.emulator.units.scc import reads_scc, writes_scc
+from cupygemm.emulator.units.updates import FAR, is_store, updates
 from cupygemm.emulator.wait_rules import RULES
 from cupygemm.emulator.wait_states import Hazard, hazards_behind
 
@@ -97,6 +99,8 @@ class Program:
         self._hazards: dict[int, list[Hazard]] = {}  # by where they are reported
         self.native = NativeProgram(len(image))
         self._decoded: dict[int, Instruction] = {}
+        self._straight: deque[Instruction] = deque(maxlen=FAR)  # the latest that follow each other
+        self._straight_to = -1
 
     def entry(self, pc: int) -> Entry:
         """Return the instruction at a byte offset."""
@@ -141,11 +145,23 @@ class Program:
             scc_reads=scc_reads,
             scc_writes=scc_writes,
         )
+        self._look_for_updates(entry)
         self.native.add(entry, form)
         self.entries[pc] = entry
         if pc in self._hazards:
             self._check(entry, self._hazards[pc])
         return entry
+
+    def _look_for_updates(self, entry: Entry) -> None:
+        """Mark a store that adds to what was read at its place."""
+        inst = entry.inst
+        if self._straight_to != entry.pc:
+            self._straight.clear()
+        operation = getattr(entry.step, "operation", None)
+        if operation is not None and is_store(inst):
+            operation.struct.updates = updates(list(self._straight), inst)
+        self._straight.append(inst)
+        self._straight_to = -1 if entry.control in ("branch", "end", "barrier") else entry.next_pc
 
     def _note(self, hazard: Hazard) -> None:
         """Let the instruction where a hazard is reported do so."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from typing import Any
 
 import numpy as np
 import pytest
@@ -38,8 +39,23 @@ KERNEL stores_beside_itself(int* x) {
     x[T] = s[T];
 }
 KERNEL transposes_without_extent(double* x, int rows) { x[T % 8 * rows + T / 8] = T; }  // lost: 8
+KERNEL counts_without_atomics(int* x) {
+    __shared__ int h[16];
+    if (T < 16)
+        h[T] = 0;
+    __syncthreads();
+    h[x[T] % 16]++;  // lost: lanes 0 and 16 of the wave add to 4 bytes of LDS
+    __syncthreads();
+    x[T] = h[T % 16];
+}
+KERNEL adds_without_atomics(float* x, const int* i) {
+    x[i[T] % 32] += 2;  // lost: lanes 0 and 32 of the wave add to 4 bytes
+}
 
 // -- right --
+KERNEL adds_to_its_own(int* x) { x[T ^ 5] += T; }
+KERNEL adds_once_for_all(int* x) { x[x[500] - 500] += 3; }
+KERNEL lowers(int* x) { x[T / 4] = min(x[T / 4], 3); }
 KERNEL stores_one_value(int* x) { x[T / 4] = 7; }
 KERNEL stores_equal_values(int* x) {
     __shared__ int s[16];
@@ -66,10 +82,13 @@ FAULTS = {
     "has_a_wrong_stride": "global",
     "stores_beside_itself": "LDS",
     "transposes_without_extent": "global",
+    "counts_without_atomics": "LDS",
+    "adds_without_atomics": "global",
 }
+UPDATES = ("counts_without_atomics", "adds_without_atomics")
 RIGHT = (
     *("stores_one_value", "stores_equal_values", "adds", "exchanges", "lets_one_lane_store"),
-    *("overlaps_alike", "keeps_to_itself"),
+    *("overlaps_alike", "keeps_to_itself", "adds_to_its_own", "adds_once_for_all", "lowers"),
 )
 
 
@@ -79,7 +98,11 @@ def compiled() -> bytes:
 
 
 def launch(name: str) -> None:
-    arguments = [np.arange(1024, dtype=np.int32)] + [4] * (name == "transposes_without_extent")
+    arguments: list[Any] = [np.arange(1024, dtype=np.int32)]
+    if name == "transposes_without_extent":
+        arguments.append(4)
+    if name == "adds_without_atomics":
+        arguments.append(np.arange(64, dtype=np.int32))
     emulator.launch(compiled(), 1, 64, arguments, kernel=name)
 
 
@@ -100,10 +123,11 @@ def test_a_report_names_the_line_the_lanes_and_the_values(
     with pytest.raises(emulator.KernelFault) as caught:
         launch(name)
     fault, (line, said) = caught.value, line_of(name)
-    assert fault.kind == f"{FAULTS[name]} race: two lanes store to one place"
+    does = "add" if name in UPDATES else "store"
+    assert fault.kind == f"{FAULTS[name]} race: two lanes {does} to one place"
     assert fault.check == "lane_races"
     assert fault.source == ("lanes.hip", line)
-    assert "of the wave store different values to" in fault.detail
+    assert name in UPDATES or "of the wave store different values to" in fault.detail
     assert said in fault.report()
     assert "atomic" in fault.detail
 

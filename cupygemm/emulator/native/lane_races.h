@@ -134,4 +134,44 @@ lane_race(struct machine *m, const struct operation *op, const struct stored *s,
     return LANE_RACE;
 }
 
+enum { SLOTS = 128, LOST_UPDATE = 2 };
+
+/* Look for lanes that add to one place what they have read there, before they store: all but one of
+ * the additions are lost, though the sums may be equal. Where all lanes share one place, the wave
+ * may mean a single addition. */
+__attribute__((noinline, unused)) static int find_lost_update(struct machine *m,
+                                                              const struct operation *op,
+                                                              const struct stored *s,
+                                                              int64_t data) {
+    int8_t slots[SLOTS];
+    const uint8_t *first = s->exec ? s->pointer[first_lane(s->exec)] : NULL;
+    uint64_t lost = 0, apart = 0;
+    int lane = -1, other = -1;
+    memset(slots, -1, sizeof slots);
+    for (uint64_t left = s->exec; left; left &= left - 1) {
+        int each = first_lane(left);
+        const uint8_t *place = s->pointer[each];
+        apart |= place != first;
+        if (!memcmp(place, &s->row[each], (size_t)op->bytes))
+            continue;
+        uint32_t slot = (uint32_t)((uintptr_t)place / 4) * 0x9E3779B1u >> 25;
+        while (slots[slot] >= 0 && s->pointer[slots[slot]] != place)
+            slot = (slot + 1) % SLOTS;
+        if (slots[slot] < 0) {
+            slots[slot] = (int8_t)each;
+            continue;
+        }
+        if (lane < 0)
+            lane = slots[slot], other = each;
+        lost |= 1ull << slots[slot] | 1ull << each;
+    }
+    if (!lost || !apart || !raise(m, LANE_RACE, lane, (uintptr_t)s->pointer[lane], op->bytes, true))
+        return OK;
+    m->fault.lanes = lost;
+    m->fault.other = other;
+    m->fault.other_seq = LOST_UPDATE;
+    m->fault.reg = (int32_t)data;
+    return LANE_RACE;
+}
+
 #endif

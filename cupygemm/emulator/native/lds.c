@@ -14,6 +14,7 @@
 #include "lds_exchange.h"
 #include "lds_flags.h"
 #include "lds_shadow.h"
+#include "lds_transpose.h"
 #include "shadow.h"
 
 /* -- pointers ---------------------------------------------------------------------------------- */
@@ -214,6 +215,17 @@ static int find_lane_race(struct machine *m, const struct operation *op, const s
     return OK;
 }
 
+static int find_update(struct machine *m, const struct operation *op, const struct lds_view *v,
+                       uint64_t exec, const struct lds_access *a) {
+    uint8_t *pointer[LANES];
+    point(v, a->address, pointer);
+    struct stored s = {vector_row(m, a->data, v->wave), 0, exec, pointer, NULL};
+    int code = find_lost_update(m, op, &s, a->data);
+    if (code)
+        m->fault.address = a->address[m->fault.lane];
+    return code;
+}
+
 /* `v` is the view of the wave before, if there was one. */
 static int memory_instruction(struct machine *m, const struct operation *op, int64_t wave,
                               uint64_t exec, uint32_t pc, struct lds_view *v) {
@@ -238,6 +250,8 @@ static int memory_instruction(struct machine *m, const struct operation *op, int
         code = check_access(m, op, v, &access[i], pc, polls);
     if (v->flags && !code && op->kind != LOAD && !op->pair && access[0].exec)
         release_flag(v, access[0].exec, access[0].address, op->kind == ATOMIC, (int32_t)v->seq);
+    if (op->updates && !code && !access[0].partial && !ignores(m, LANE_RACE))
+        code = find_update(m, op, v, exec, &access[0]);
     for (int i = 0; i <= op->pair && !code; i++)
         move_access(m, op, v, exec, &access[i]);
     if (code || op->kind != STORE || ignores(m, LANE_RACE))
@@ -276,33 +290,6 @@ static int append(struct machine *m, const struct operation *op, int64_t wave, u
 }
 
 /* -- transposing reads ------------------------------------------------------------------------- */
-
-static uint32_t take_bits(const uint32_t *words, int first, int bits) {
-    uint64_t pair = words[first / 32] | (uint64_t)words[first / 32 + (first % 32 + bits > 32)]
-                                            << 32;
-    return (uint32_t)(pair >> first % 32) & ((1u << bits) - 1);
-}
-
-/* Each 16 consecutive lanes read a tile of 16 columns, its rows one after another: n elements of
- * 64 (or 96) bits from each lane, so 16/n lanes to a row. Lane l gets column l%16, row 0 lowest.
- * CDNA4; the b16 layout as ROCm's rocjitsu states it (ROCm/rocm-systems, pull request 10175):
- * element n of lane l is element l%4 of lane 16(l/16) + (l/4)%4 + 4n. The narrower types follow
- * the same rule with their own n. */
-static void transpose_tile(const struct operation *op, uint32_t (*read)[3],
-                           uint32_t (*written)[3]) {
-    memset(written, 0, LANES * sizeof *written);
-    int bits = op->element_bits, n = op->bytes * 8 / bits, lanes_per_row = 16 / n;
-    for (int lane = 0; lane < LANES; lane++)
-        for (int row = 0; row < n; row++) {
-            int source = (lane & ~15) + row * lanes_per_row + lane % 16 / n;
-            uint64_t value = take_bits(read[source], lane % n * bits, bits);
-            int place = row * bits;
-            value <<= place % 32;
-            written[lane][place / 32] |= (uint32_t)value;
-            if (value >> 32)
-                written[lane][place / 32 + 1] |= (uint32_t)(value >> 32);
-        }
-}
 
 /* The undefined bits move as the data do. */
 static void transpose_undefined(struct machine *m, const struct operation *op,

@@ -276,6 +276,7 @@ struct operation {
     int32_t element_bits; /* of a transposing read */
     int32_t add_lane;     /* DS: the address is M0 + 4 * lane */
     int32_t coherent;     /* goes past the caches: an atomic load or store */
+    int32_t updates;      /* stores what was read there, plus something (units/updates.py) */
     int64_t offset, offset2;
     uint32_t m0_mask;     /* bits of M0 that are an LDS address */
     uint32_t constant;    /* added to a buffer address with SOFFSET */

@@ -202,6 +202,13 @@ static int load_to_lds(struct machine *m, const struct operation *op, int64_t wa
 
 /* -- one wave ---------------------------------------------------------------------------------- */
 
+static int find_update(struct machine *m, const struct operation *op, int64_t wave,
+                       const struct access *a) {
+    struct stored s = {vector_row(m, op->data, wave), 0, a->exec & ~a->to_scratch, a->pointer,
+                       NULL};
+    return a->partial || ignores(m, LANE_RACE) ? OK : find_lost_update(m, op, &s, op->data);
+}
+
 /* Look for faults, and find the pointers. Nothing changes but the records of who accessed what, so
  * that a wave with a fault can be executed again. */
 static int check(struct machine *m, const struct operation *op, int64_t wave, struct access *a,
@@ -215,6 +222,8 @@ static int check(struct machine *m, const struct operation *op, int64_t wave, st
         code = check_data(m, op, wave, a);
     if (!code)
         code = note_global(m, op, wave, a, pc);
+    if (!code && op->updates && !a->adjacent)
+        code = find_update(m, op, wave, a);
     return code;
 }
 

@@ -17,6 +17,12 @@ look at its stride and at what it leaves out of the thread's number. If one is e
 store (if (lane == 0)), or use an atomic (atomicExch, atomicMax)"""
 
 
+_LOST_UPDATE = 2  # as in native/lane_races.h
+_USE_ATOMICS = """\
+They read it together, add, and store one after another, so that all additions but one are lost: use
+atomicAdd, or let the lanes count in places of their own"""
+
+
 def lane_race(found: Any, group: Group, position: int) -> Fault:
     """Return the fault of lanes that store to one place.
 
@@ -32,6 +38,18 @@ def lane_race(found: Any, group: Group, position: int) -> Fault:
     in_lds, lane, other = address < _FIRST_GLOBAL, found.lane, int(found.other)
     plural = "s" * (size > 1)
     where = f" of LDS at 0x{address:x}" if in_lds else f", {state.memory.describe(address, size)}"
+    if found.other_seq == _LOST_UPDATE:
+        what = f"lanes {lane} and {other} of the wave add to {size} byte{plural}{where}"
+        return Fault(
+            f"{'LDS' if in_lds else 'global'} race: two lanes add to one place",
+            f"{what}\n{_USE_ATOMICS}",
+            wave=position,
+            lane=lane,
+            address=address,
+            is_global=not in_lds,
+            lanes=lanes_of(found.lanes),
+            check=CHECK,
+        )
     values = _values(found, group, position)
     shown = f": {values[0]} and {values[1]}" if values and values[0] != values[1] else ""
     detail = (

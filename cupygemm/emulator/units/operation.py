@@ -34,7 +34,7 @@ class OperationStruct(ctypes.Structure):
         *members(
             """
             int32  space kind format atomic dwords bytes address wide data data2 result
-            int32  scalar resource offen idxen pair element_bits add_lane coherent
+            int32  scalar resource offen idxen pair element_bits add_lane coherent updates
             int64  offset offset2
             uint32 m0_mask constant
             """
