@@ -1,26 +1,17 @@
 // Multiplies blocks of fp32 inside a panel, C = A B or C -= A B, by mma.sync with tf32 terms.
 //
-// The interface is that of common/solvers/panel_update.hpp, for rows of A and B that begin at
-// multiples of 16 bytes. Each number is a sum of two tf32 terms, and three of the four products of
-// terms are added. A thread block computes a tile of 64 x 64, and each of its four warps a quarter.
-// Slabs of k are copied some ahead, and C is loaded meanwhile.
-#include "config.hpp"
+// The interface is that of common/solvers/panel_update.hpp, for matrices whose columns are
+// adjacent and rows of A and B that begin at multiples of 16 bytes. Each number is a sum of two
+// tf32 terms, and three of the four products of terms are added. A thread block computes a tile of
+// 64 x 64, and each of its four warps a quarter. Slabs of k are copied some ahead, and C is loaded
+// meanwhile.
+#include "common/solvers/update_args.hpp"
 #include "hopper/cluster.cuh"
 #include "hopper/cp_async.cuh"
 #include "hopper/dependent_launch.cuh"
 #include "hopper/mma_sync.cuh"
 
 namespace cupygemm {
-
-struct UpdateArgs {
-    u64 a, b, c;                      // element (0, 0) of the first matrix
-    i64 a_row, a_column;              // elements between rows; columns are adjacent
-    i64 ldb, ldc;                     // elements between rows
-    i64 a_stride, b_stride, c_stride; // elements between matrices
-    i32 m, n, k;
-    i32 unused;
-};
-static_assert(sizeof(UpdateArgs) == 96, "UpdateArgs must match the dtype that the launcher packs");
 
 constexpr u32 tile = 64, depth = Config::depth, stages = Config::stages, threads = 128;
 // The lanes of a fragment of A differ in 8 rows and 4 adjacent k, and those of B in 4 k and 8

@@ -1,24 +1,15 @@
 // Subtracts a product of a few columns, C -= A B, inside a panel of fp64, by mma.sync.
 //
-// The interface is that of common/solvers/panel_update.hpp, for k up to 32 and rows of all three
-// matrices that begin at multiples of 16 bytes. A thread block computes a tile of 64 x 64, and each
-// of its four warps a quarter. All of k is copied at once, and C is loaded meanwhile.
-#include "config.hpp"
+// The interface is that of common/solvers/panel_update.hpp, for k up to 32, matrices whose columns
+// are adjacent, and rows that begin at multiples of 16 bytes. A thread block computes a tile of 64
+// x 64, and each of its four warps a quarter. All of k is copied at once, and C is loaded
+// meanwhile.
+#include "common/solvers/update_args.hpp"
 #include "hopper/cluster.cuh"
 #include "hopper/dependent_launch.cuh"
 #include "hopper/tile_operand.cuh"
 
 namespace cupygemm {
-
-struct UpdateArgs {
-    u64 a, b, c;                      // element (0, 0) of the first matrix
-    i64 a_row, a_column;              // elements between rows; columns are adjacent
-    i64 ldb, ldc;                     // elements between rows
-    i64 a_stride, b_stride, c_stride; // elements between matrices
-    i32 m, n, k;
-    i32 unused;
-};
-static_assert(sizeof(UpdateArgs) == 96, "UpdateArgs must match the dtype that the launcher packs");
 
 constexpr u32 tile = 64, depth = Config::depth, threads = 128;
 using Left = TileOperand<double, tile, depth, false, 2, threads>;

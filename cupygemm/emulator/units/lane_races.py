@@ -39,25 +39,19 @@ def lane_race(found: Any, group: Group, position: int) -> Fault:
     plural = "s" * (size > 1)
     where = f" of LDS at 0x{address:x}" if in_lds else f", {state.memory.describe(address, size)}"
     if found.other_seq == _LOST_UPDATE:
+        kind = "add to one place"
         what = f"lanes {lane} and {other} of the wave add to {size} byte{plural}{where}"
-        return Fault(
-            f"{'LDS' if in_lds else 'global'} race: two lanes add to one place",
-            f"{what}\n{_USE_ATOMICS}",
-            wave=position,
-            lane=lane,
-            address=address,
-            is_global=not in_lds,
-            lanes=lanes_of(found.lanes),
-            check=CHECK,
+        detail = f"{what}\n{_USE_ATOMICS}"
+    else:
+        kind = "store to one place"
+        values = _values(found, group, position)
+        shown = f": {values[0]} and {values[1]}" if values and values[0] != values[1] else ""
+        detail = (
+            f"lanes {lane} and {other} of the wave store different values to {size} byte{plural}"
+            f"{where},\nin one instruction{shown}\n{_REMEDY}"
         )
-    values = _values(found, group, position)
-    shown = f": {values[0]} and {values[1]}" if values and values[0] != values[1] else ""
-    detail = (
-        f"lanes {lane} and {other} of the wave store different values to {size} byte{plural}{where}"
-        f",\nin one instruction{shown}\n{_REMEDY}"
-    )
     return Fault(
-        f"{'LDS' if in_lds else 'global'} race: two lanes store to one place",
+        f"{'LDS' if in_lds else 'global'} race: two lanes {kind}",
         detail,
         wave=position,
         lane=lane,

@@ -4,19 +4,9 @@
 // The trailing updates of a factorisation are products of this library. Inside a panel, the
 // products are too small for those: k is the width of one block. A workgroup computes a tile of C,
 // and a thread 4 x 4 of its elements; both operands go through shared memory.
-#include "config.hpp"
+#include "common/solvers/update_args.hpp"
 
 namespace cupygemm {
-
-struct UpdateArgs {
-    u64 a, b, c;                      // element (0, 0) of the first matrix
-    i64 a_row, a_column;              // elements between rows and between columns
-    i64 ldb, ldc;                     // elements between rows
-    i64 a_stride, b_stride, c_stride; // elements between matrices
-    i32 m, n, k;
-    i32 lower; // skip tiles above the diagonal
-};
-static_assert(sizeof(UpdateArgs) == 96, "UpdateArgs must match the dtype that the launcher packs");
 
 using S = Config::Scalar;
 constexpr u32 threads = 256, tile = 64, depth = Config::depth;
