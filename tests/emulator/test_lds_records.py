@@ -22,6 +22,7 @@ from tests.emulator.harness import ALL_LANES, assemble, make_state, set_exec
 
 WAVES, LDS_BYTES, ADDRESS, DATA = 4, 2048, 0, 4
 EVERY_CODE = (1 << 64) - 1
+AMONG_LANES = 1 << FaultCode.LANE_RACE  # which lanes one after another do not have
 TAINTED, SEVERAL = 1 << 45, 1 << 38  # of a write, as in shadow.h
 
 
@@ -43,7 +44,9 @@ def step(text: str, width: int) -> Any:
     return bind(assemble(f"ds_{text}_b{width} {operands}"), make_state().target)
 
 
-def execute(state: State, text: str, width: int, wave: int, mask: int, ignored: int = 0) -> int:
+def execute(
+    state: State, text: str, width: int, wave: int, mask: int, ignored: int = AMONG_LANES
+) -> int:
     """Execute the instruction in one wave, without its issue; return C's code."""
     operation, machine = step(text, width).operation, machine_of(state)
     set_exec(state, mask)

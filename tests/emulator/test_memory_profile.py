@@ -9,7 +9,7 @@ import pytest
 
 from cupygemm.emulator.native import library
 from cupygemm.emulator.state import LANES, State
-from cupygemm.emulator.units import lds_profile, machine, structures
+from cupygemm.emulator.units import lds_profile, machine, operation, structures
 from tests.emulator.harness import HostMemory, assemble, make_state, run, set_exec, set_v64
 
 # The table of the reference: phases of a 16-byte read, lanes 0-31 (then the same + 32).
@@ -197,6 +197,6 @@ def test_structures_have_the_size_that_c_gives_them() -> None:
         sizes[name] = function()
     assert sizes == {
         "machine": ctypes.sizeof(structures.MachineStruct),
-        "operation": ctypes.sizeof(machine.OperationStruct),
+        "operation": ctypes.sizeof(operation.OperationStruct),
         "record": machine.RECORD.itemsize,
     }

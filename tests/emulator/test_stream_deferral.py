@@ -255,7 +255,7 @@ def test_a_wrong_copy_is_refused_at_once(cp: ModuleType) -> None:
 def test_settings() -> None:
     assert seed_of("") is None
     assert seed_of("12") == 12
-    with pytest.raises(ValueError, match="ORDER=x: a seed is a whole number"):
+    with pytest.raises(ValueError, match="ORDER=x: the seed must be an integer"):
         seed_of("x")
     with pytest.raises(ValueError, match="seed=-1"), emulator.streams(-1):
         pass

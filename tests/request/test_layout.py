@@ -310,7 +310,7 @@ def test_elements_that_share_memory(shape, strides, expected):
 def test_out_that_overlaps_itself_is_refused():
     x1, x2 = integers((3, 4), (4, 5))
     out = np.lib.stride_tricks.as_strided(np.zeros(5, F16), (3, 5), (0, 2))
-    with pytest.raises(ValueError, match=r"out, shape \(3, 5\) and strides \(0, 2\).* one address"):
+    with pytest.raises(ValueError, match=r"out, shape \(3, 5\) and strides \(0, 2\).* an address"):
         multiply(x1, x2, out)
 
 
