@@ -107,7 +107,8 @@ CHECKS: Mapping[str, Check] = {
     ),
     "lane_races": Check(
         "two lanes of a wave that store different values to the same bytes in one instruction, or "
-        "that add to what they have read there, unless all lanes do so at one place",
+        "that add to what they have read there, unless all lanes do so at one place; a warning in "
+        "CuPy's own kernels and in code without source lines, which may mean it",
         "the value of the last lane stays",
         "CUDA's programming guide, on SIMT: which thread performs the last write is not defined; "
         "AMD's ISA guides state no order of lanes",
@@ -171,6 +172,11 @@ class Policy(dict[str, str]):
         self.records = any(self[name] != "off" for name in UNCHECKED)
         self.named = named
         self.known: Mapping[str, KnownFault] = {}
+
+    def severity(self, check: str, *, may_be_meant: bool) -> str:
+        """Return the severity of a finding; see `Fault.may_be_meant`."""
+        found = self.get(check, "error")
+        return "warn" if found == "error" and may_be_meant and check not in self.named else found
 
     def of_kernel(self, kernel: str) -> Policy:
         """Return the policy of a kernel's launches: known faults of CuPy's are warnings.

@@ -40,6 +40,9 @@ class Fault(Exception):
         All lanes of the wave with the same fault, in ascending order; the first is `lane`.
     check : str
         The check that found it, as in `checking.CHECKS`; "" for what always ends a launch.
+    may_be_meant : bool
+        Whether the finding is a warning, because such code may mean it, unless the user has named
+        the check.
     """
 
     def __init__(
@@ -53,6 +56,7 @@ class Fault(Exception):
         is_global: bool = False,
         lanes: tuple[int, ...] = (),
         check: str = "",
+        may_be_meant: bool = False,
     ) -> None:
         super().__init__(f"{kind}: {detail}")
         self.kind = kind
@@ -62,6 +66,7 @@ class Fault(Exception):
         self.address = address
         self.is_global = is_global
         self.check = check
+        self.may_be_meant = may_be_meant
         self.lanes = lanes or ((lane,) if lane >= 0 else ())
 
 

@@ -102,7 +102,7 @@ class Findings:
         Fault
             Its check is an error, or it belongs to no check.
         """
-        severity = self.policy.get(fault.check, "error")
+        severity = self.policy.severity(fault.check, may_be_meant=fault.may_be_meant)
         if severity == "error" or self.explain is None:
             raise fault
         key = pc, fault.check, fault.kind

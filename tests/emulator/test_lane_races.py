@@ -148,3 +148,23 @@ def test_the_last_lane_stays_where_that_is_a_warning() -> None:
     with emulator.checks(lane_races="warn"), warned:
         emulator.launch(compiled(), 1, 64, [x], kernel="packs_pairs")
     np.testing.assert_array_equal(x, 2 * (np.arange(64) // 2) + 1)
+
+
+# -- code that may mean it -------------------------------------------------------------------------
+
+
+def test_an_index_that_cupy_has_twice_is_a_warning(cp: Any) -> None:
+    x = cp.zeros(4)
+    with pytest.warns(emulator.KernelWarning, match="lanes 0 and 1 of the wave store different"):
+        x[cp.asarray([1, 1])] = cp.asarray([2.0, 3.0])
+    assert x.get().tolist() == [0, 3, 0, 0]
+    with emulator.checks(lane_races="error"), pytest.raises(cp.cuda.driver.CUDADriverError):
+        x[cp.asarray([1, 1])] = cp.asarray([2.0, 3.0])
+
+
+def test_code_without_source_lines_may_mean_it() -> None:
+    code = compile_program(SOURCE, "lanes.hip", options=["-g0"], target_name="gfx942").code
+    values = np.zeros(64, np.int32)
+    with pytest.warns(emulator.KernelWarning, match="two lanes store to one place"):
+        emulator.launch(code, 1, 64, [values], kernel="packs_pairs")
+    assert (values == np.arange(64) // 2 * 2 + 1).all()
