@@ -139,8 +139,10 @@ def test_all_queued_calls_are_released(monkeypatch):
     """However many calls wait for a rank that is gone, none waits for ever."""
     from cupy import cuda
 
+    from cupygemm._distributed import peers as module
     from cupygemm._distributed.peers import Peers
 
+    monkeypatch.setattr(module, "_RELEASE_PAUSES", (0.0, 0.01, 0.02))
     calls = QueuedCalls(100)
     monkeypatch.setattr(cuda.runtime, "memsetAsync", calls.raise_flags)
     monkeypatch.setattr(cuda, "Device", lambda _: contextlib.nullcontext())
