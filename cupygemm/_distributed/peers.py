@@ -60,8 +60,7 @@ class Peers:
     capacity : int
         The bytes of each half of a segment.
     others_first : list of int
-        All ranks, from the next one to this one. If all store in this order, no two of them store
-        to the same one at a time.
+        All ranks, from the next one to this one.
     recording : bool
         Whether the operations are kept for later, and so must not use events between streams.
     """

@@ -56,8 +56,6 @@ template <u32 count> struct Terms {
     }
 };
 
-CUPYGEMM_INLINE u32 left_of(u32 extent, u32 first) { return first < extent ? extent - first : 0; }
-
 } // namespace cupygemm
 
 extern "C" __global__ void __launch_bounds__(128)
