@@ -77,8 +77,8 @@ def _all(case: Case, rank: Rank, arrays: Arrays) -> Iterator[tuple[str, Call]]:
         if gathers:
             yield f"cupygemm, {exchange}", functools.partial(ours, group=group)
             continue
-        for travelling in (BF16, None):
-            name = f"cupygemm, {exchange}" + ("" if travelling else ", float32 parts")
+        for travelling in (None, "float32"):
+            name = f"cupygemm, {exchange}" + (", float32 parts" if travelling else "")
             yield name, functools.partial(ours, group=group, partial_dtype=travelling)
     steps = _gather_then if gathers else _then_scatter
     yield "NCCL and cupygemm", steps(rank, arrays, _product)

@@ -25,6 +25,7 @@ from cupygemm._plan.plan import Plan
 from cupygemm._products.matmul import matmul, plan_for
 from cupygemm._records.formats import container, parse_dtype
 from cupygemm._request.call import Call
+from cupygemm._request.promotion import BF16, F32, ProductTypes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +60,8 @@ def partial_types(call: Call, partial_dtype: Any, options: Mapping[str, Any]) ->
     ----------
     call : Call
     partial_dtype : dtype or None
-        The type in which they travel; None is that of their sums.
+        The type in which they travel; None is `bfloat16` for results of that type, or else the
+        type of their sums.
     options : mapping
         Keywords of the call.
 
@@ -71,7 +73,7 @@ def partial_types(call: Call, partial_dtype: Any, options: Mapping[str, Any]) ->
     types = call.request.types
     sums = type_of_sums(types, epilogue=call.arguments is not None)
     wanted = parse_dtype(partial_dtype)
-    travelling = sums if wanted is None else wanted
+    travelling = _type_of_parts(types, sums) if wanted is None else wanted
     if not np.can_cast(travelling, sums, "safe"):
         raise TypeError(f"partial_dtype is {travelling}, which sums of {sums} cannot hold")
     return PartialTypes(
@@ -80,6 +82,15 @@ def partial_types(call: Call, partial_dtype: Any, options: Mapping[str, Any]) ->
         travelling=travelling,
         options=product_options(options),
     )
+
+
+def _type_of_parts(types: ProductTypes, sums: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the type in which partial products travel by default.
+
+    bfloat16 has the range of float32, so that a partial product overflows only where its sum in
+    float32 would. float16 has not.
+    """
+    return BF16 if types.stored == BF16 and sums == F32 else sums
 
 
 class PartialProducts:

@@ -69,9 +69,10 @@ def matmul_reduce_scatter(
     rows : sequence of int, optional
         The numbers of rows of the result of all ranks; by default they differ by one at most.
     partial_dtype : dtype, optional
-        The type in which partial products are rounded and travel. The default is the type of the
-        sums, float32 for 16-bit operands. A narrower type halves the traffic, and rounds each
-        rank's part once more.
+        The type in which each rank's partial product is rounded and travels, before the parts are
+        added in float32. The default is bfloat16 for results in bfloat16, as with NCCL, and the
+        type of the sums otherwise: float32 for results in float16, because parts can exceed 65504
+        where their sum does not. ``"float32"`` doubles the traffic of bfloat16 and rounds once.
     dtype : dtype, optional
         As for `cupygemm.matmul`.
     casting : str

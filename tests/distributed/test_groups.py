@@ -119,6 +119,17 @@ with cp.cuda.Device(0):
 rounded = ranks.values(lambda r, g: cd.matmul_all_reduce(
     *(x.astype("e") for x in partial(r)), group=g))
 same_bits(rounded[1].get(), ((short[0] + short[1]) + short[2]).astype("e"))
+# Parts of a bfloat16 result travel in bfloat16, unless the caller asks for float32.
+import ml_dtypes
+BF16 = np.dtype(ml_dtypes.bfloat16)
+def short(rank):
+    return [x.astype(BF16) for x in partial(rank)]
+with cp.cuda.Device(0):
+    parts = [cupygemm.matmul(*short(rank), dtype="f").get() for rank in range(3)]
+for options, sent in ({}, BF16), ({"partial_dtype": "float32"}, np.dtype("f")):
+    summed = ranks.values(lambda r, g: cd.matmul_all_reduce(*short(r), group=g, **options).get())
+    first, second, third = (part.astype(sent).astype("f") for part in parts)
+    same_bits(summed[1].astype("f"), ((first + second) + third).astype(BF16).astype("f"))
 print("bits")
 
 # What does not fit is refused on all ranks, which then go on.
