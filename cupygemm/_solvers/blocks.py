@@ -72,6 +72,9 @@ class Limits:
         The most columns whose reflections are applied together to form Q.
     strip : int
         The most columns of Q that are formed at a time, while panels are factored.
+    wide_float32 : int
+        The fewest columns to which reflections in float32 are applied by products of tf32 terms,
+        for as many as a quarter of that.
     spared : int
         The compute units that such an update leaves to the panel, and to the updates inside it.
     spared_by_halves : int
@@ -104,6 +107,7 @@ class Limits:
     beside_qr: int = 120_000_000
     reflected: int = 1024
     strip: int = 1024
+    wide_float32: int = 512
     spared: int = 24
     spared_by_halves: int = 48
     whole: int = 128

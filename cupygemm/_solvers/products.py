@@ -74,7 +74,7 @@ def subtract_product(a: Array, b: Array, c: Array, rounding: Rounding = EXACT) -
         return
     if rounding.dtype is not None:
         a, b = (each.astype(rounding.dtype, copy=False) for each in (a, b))
-    if rounding.by_residues or _adds_in_place(c.dtype, rounding):
+    if rounding.by_residues or adds_in_place(c.dtype, rounding):
         _multiply_by_kernel(a, b, c, rounding, _minus_product(c))
     elif rounding == EXACT and _calls_blas(c):
         blas.subtract_product(a, b, c)
@@ -82,20 +82,24 @@ def subtract_product(a: Array, b: Array, c: Array, rounding: Rounding = EXACT) -
         c -= matmul(a, b, dtype=c.dtype, precision=rounding.precision)
 
 
-def store_opposite(a: Array, b: Array, c: Array) -> None:
+def store_opposite(a: Array, b: Array, c: Array, rounding: Rounding = EXACT) -> None:
     """Store ``-(a @ b)`` in `c`, by what `subtract_product` uses. They share no element."""
-    if _adds_in_place(c.dtype, EXACT):
-        _multiply_by_kernel(a, b, c, EXACT, _OPPOSITE)
-    else:
+    if adds_in_place(c.dtype, rounding):
+        _multiply_by_kernel(a, b, c, rounding, _OPPOSITE)
+    elif _calls_blas(c):
         c.fill(0)
-        subtract_product(a, b, c)
+        subtract_product(a, b, c, rounding)
+    else:
+        import cupy
+
+        cupy.negative(matmul(a, b, dtype=c.dtype, precision=rounding.precision), out=c)
 
 
 def store_product(a: Array, b: Array, c: Array, rounding: Rounding = EXACT) -> None:
     """Store ``a @ b`` in `c`. The operands share no element with `c`."""
     if rounding.dtype is not None:
         a, b = a.astype(rounding.dtype), b.astype(rounding.dtype)
-    if _adds_in_place(c.dtype, rounding):
+    if adds_in_place(c.dtype, rounding):
         _multiply_by_kernel(a, b, c, rounding, None)
     else:
         c[...] = matmul(a, b, dtype=c.dtype, precision=rounding.precision)
@@ -123,7 +127,7 @@ def _minus_product(c: Array) -> EpilogueArguments:
     return EpilogueArguments(_FACTORS, None, None, (None, None, c, None, None))
 
 
-def _adds_in_place(dtype: np.dtype[Any], rounding: Rounding) -> bool:
+def adds_in_place(dtype: np.dtype[Any], rounding: Rounding = EXACT) -> bool:
     """Tell whether kernels of this library multiply a type on the current device, and add to C."""
     from cupy.cuda.runtime import getDevice
 

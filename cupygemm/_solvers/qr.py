@@ -126,7 +126,7 @@ def _join_group(reflector: Reflector, panel: range, q: ColumnsOfQ | None) -> Non
 def apply_q(factors: QrFactors, c: Matrices, *, inverse: bool) -> None:
     """Replace C by Q C, or by Q^H C, for the square Q."""
     for reflector in factors.reflectors if inverse else reversed(factors.reflectors):
-        reflector.apply(c, range(c.n), inverse=inverse)
+        reflector.apply(c, range(c.n), inverse=inverse, is_scaled=False)
 
 
 def _factor_panel(

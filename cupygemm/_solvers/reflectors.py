@@ -3,6 +3,10 @@
 They are applied by three products::
 
     W = V^H C | W = T W, or T^H W for the inverse | C -= V W
+
+Wide products of float32 are sums of tf32 terms where the device adds such products in place. From
+16 terms on, they are as exact as sums in float32, but for numbers near the smallest or the largest,
+of which a scaled matrix has none that matter.
 """
 
 from __future__ import annotations
@@ -10,8 +14,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cupygemm._request.arrays import Array
+from cupygemm._solvers import blocks
 from cupygemm._solvers.matrices import Matrices, adjoint, empty, zeros
-from cupygemm._solvers.products import store_opposite, subtract_product
+from cupygemm._solvers.products import (
+    EXACT,
+    ROUNDINGS,
+    Rounding,
+    adds_in_place,
+    store_opposite,
+    subtract_product,
+)
+
+_TERMS = ROUNDINGS["tf32x3"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,11 +52,28 @@ class Reflector:
         m, n = a.m - columns.start, len(columns)
         return cls(columns, zeros(a.batches, m, n, a.dtype), zeros(a.batches, n, n, a.dtype))
 
-    def apply(self, c: Matrices, columns: range, *, inverse: bool) -> None:
-        """Replace columns of C by Q, or its inverse, times them."""
-        self.apply_part(self.columns, c, columns, inverse=inverse)
+    def apply(self, c: Matrices, columns: range, *, inverse: bool, is_scaled: bool = True) -> None:
+        """Replace columns of C by Q, or its inverse, times them.
 
-    def apply_part(self, part: range, c: Matrices, columns: range, *, inverse: bool) -> None:
+        Parameters
+        ----------
+        c : Matrices
+        columns : range
+        inverse : bool
+        is_scaled : bool
+            Whether numbers near the smallest and the largest of the type do not matter in C.
+        """
+        self.apply_part(self.columns, c, columns, inverse=inverse, is_scaled=is_scaled)
+
+    def apply_part(
+        self,
+        part: range,
+        c: Matrices,
+        columns: range,
+        *,
+        inverse: bool,
+        is_scaled: bool = True,
+    ) -> None:
         """Apply the reflections of some columns only; see `apply`."""
         if not columns or not c.array.size:
             return
@@ -50,9 +81,10 @@ class Reflector:
         block = c.block(slice(part.start, c.m), slice(columns.start, columns.stop))
         # Minus V^H C, and T times its opposite: such products leave compute units to a panel.
         sums, factors = (_empty_block(c, n, len(columns)) for _ in range(2))
-        store_opposite(adjoint(v), block, sums)
-        store_opposite(adjoint(t) if inverse else t, sums, factors)
-        subtract_product(v, factors, block)
+        rounding = _rounding(c, n, len(columns)) if is_scaled else EXACT
+        store_opposite(adjoint(v), block, sums, rounding)
+        store_opposite(adjoint(t) if inverse else t, sums, factors, rounding)
+        subtract_product(v, factors, block, rounding)
 
     def apply_to_identity(self, c: Matrices, columns: range) -> None:
         """Replace columns of C by Q times them.
@@ -61,11 +93,12 @@ class Reflector:
         """
         own = self.columns
         factors = _empty_block(c, len(own), len(columns))
+        rounding = _rounding(c, len(own), len(columns))
         rows = slice(columns.start - own.start, columns.stop - own.start)
         minus = -self.v.block(rows, slice(0, len(own)))
-        store_opposite(self.t_of(own, own), adjoint(minus), factors)
+        store_opposite(self.t_of(own, own), adjoint(minus), factors, rounding)
         block = c.block(slice(own.start, c.m), slice(columns.start, columns.stop))
-        subtract_product(self.v_of(own), factors, block)
+        subtract_product(self.v_of(own), factors, block, rounding)
 
     def join(self, left: range, right: range) -> None:
         """Compute the block of T that joins the reflections of adjacent columns."""
@@ -88,6 +121,13 @@ class Reflector:
             slice(rows.start - start, rows.stop - start),
             slice(columns.start - start, columns.stop - start),
         )
+
+
+def _rounding(c: Matrices, reflections: int, columns: int) -> Rounding:
+    """Return in which types reflections are applied to some columns."""
+    wide = min(columns, 4 * reflections) >= blocks.LIMITS.wide_float32
+    real = c.dtype.char == "f" and c.batches == 1
+    return _TERMS if wide and real and adds_in_place(c.dtype, _TERMS) else EXACT
 
 
 def _empty_block(like: Matrices, rows: int, columns: int) -> Array:

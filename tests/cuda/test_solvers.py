@@ -82,6 +82,17 @@ def check_orthogonal(cp, a, q, r):
     assert abs(q.T @ q - cp.eye(q.shape[1])).max() <= bound
 
 
+@pytest.mark.parametrize("kind", ["random", "graded", "nearly dependent"])
+def test_wide_products_of_float32(cp, kind):
+    """By tf32 terms: they are as exact as sums in float32."""
+    a = drawn(cp, 2500, 2000, "f")
+    if kind == "graded":
+        a *= (2.0 ** cp.linspace(0, -60, 2000)).astype("f")
+    elif kind == "nearly dependent":
+        a[:, 1:] = a[:, :1] + cp.float32(1e-3) * a[:, 1:]
+    check_orthogonal(cp, a, *linalg.qr(a))
+
+
 def test_the_same_bits_each_time(cp):
     a = drawn(cp, 3000, 3000, "d")
     for factor in (linalg.lu_factor, linalg.qr):
