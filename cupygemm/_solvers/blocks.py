@@ -75,6 +75,9 @@ class Limits:
     wide_float32 : int
         The fewest columns to which reflections in float32 are applied by products of tf32 terms,
         for as many as a quarter of that.
+    recorded, most_recorded : int
+        The fewest columns and the most elements of a matrix whose QR factorisation is recorded in a
+        graph when it is repeated. Larger ones take the device longer than the host.
     spared : int
         The compute units that such an update leaves to the panel, and to the updates inside it.
     spared_by_halves : int
@@ -108,6 +111,8 @@ class Limits:
     reflected: int = 1024
     strip: int = 1024
     wide_float32: int = 512
+    recorded: int = 512
+    most_recorded: int = 1 << 27
     spared: int = 24
     spared_by_halves: int = 48
     whole: int = 128

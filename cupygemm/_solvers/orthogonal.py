@@ -11,7 +11,7 @@ from cupygemm._request.arrays import Array, as_array, as_arrays
 from cupygemm._request.keywords import common_keywords
 from cupygemm._solvers import qr as _qr
 from cupygemm._solvers.errors import is_capturing
-from cupygemm._solvers.matrices import adjoint, copied, empty
+from cupygemm._solvers.matrices import Matrices, adjoint, copied
 from cupygemm._solvers.operands import factored_dtype, real_dtype, require_matrices
 from cupygemm._solvers.scaling import power_of_two_scale, scaled_upper
 from cupygemm._solvers.singular_values import decompose, solve_least_squares
@@ -74,6 +74,8 @@ def qr(
     Notes
     -----
     Reflections and the signs of R's diagonal are LAPACK's. The call does not wait for the device.
+    A single real matrix of 512 columns or more is factored by a graph from the second call of its
+    shape in a thread on, which takes the host hardly any time.
     """
     import cupy
 
@@ -90,21 +92,28 @@ def qr(
     columns = m if mode == "complete" else k
     matrices = a.reshape(batches, m, n).astype(dtype, copy=False)
     scale = power_of_two_scale(matrices)
-    scaled, q = empty(batches, m, n, dtype), None
-    cupy.multiply(matrices, scale, out=scaled.view)
-    if mode in ("r", "raw"):
-        factors = _qr.factor(scaled)
-    else:
-        factors, q = _qr.factor_with_q(scaled, columns)
-    packed = factors.qr.view
-    if mode == "raw":
-        upper = cupy.arange(m)[:, None] <= cupy.arange(n)
-        packed = cupy.where(upper, packed / scale, packed).reshape(a.shape)
-        return packed.swapaxes(-1, -2), factors.tau.reshape(*stack, k)
-    r = scaled_upper(packed[:, :columns], scale).reshape(*stack, columns, n)
-    if q is None:
-        return r
-    return QRResult(cupy.ascontiguousarray(q.view).reshape(*stack, m, columns), r)
+
+    def result(found: tuple[_qr.QrFactors, Matrices | None], *, copies: bool) -> Any:
+        factors, q = found
+        packed = factors.qr.view
+        if mode == "raw":
+            upper = cupy.arange(m)[:, None] <= cupy.arange(n)
+            packed = cupy.where(upper, packed / scale, packed).reshape(a.shape)
+            tau = factors.tau.copy() if copies else factors.tau
+            return packed.swapaxes(-1, -2), tau.reshape(*stack, k)
+        r = scaled_upper(packed[:, :columns], scale).reshape(*stack, columns, n)
+        if q is None:
+            return r
+        of_q = cupy.array(q.view, order="C") if copies else cupy.ascontiguousarray(q.view)
+        return QRResult(of_q.reshape(*stack, m, columns), r)
+
+    return _qr.repeated(
+        (batches, m, n),
+        dtype,
+        0 if mode in ("r", "raw") else columns,
+        lambda scaled: cupy.multiply(matrices, scale, out=scaled.view),
+        result,
+    )
 
 
 def _empty(stack: tuple[int, ...], m: int, n: int, dtype: np.dtype[Any], mode: str) -> Any:

@@ -7,8 +7,10 @@ no element, and the product may be stored in place.
 
 from __future__ import annotations
 
+import contextlib
+import contextvars
 import functools
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
@@ -52,6 +54,9 @@ class Rounding:
         return moduli_of(self.precision) > 0
 
 
+_calls_libraries: contextvars.ContextVar[bool] = contextvars.ContextVar(
+    "calls_libraries", default=True
+)
 _FACTORS = Factors(alpha=-1.0, beta=1.0, scale=1.0, scales_sums=True)
 _OPPOSITE = EpilogueArguments(_FACTORS._replace(beta=0.0), None, None, (None,) * 5)
 EXACT = Rounding()
@@ -66,6 +71,16 @@ ROUNDINGS: Mapping[str, Rounding] = MappingProxyType(
     }
 )
 """The precisions in which a matrix may be factored, by name."""
+
+
+@contextlib.contextmanager
+def as_if_recorded() -> Iterator[None]:
+    """Multiply as while a graph is recorded: the same bits, whether one is or not."""
+    token = _calls_libraries.set(False)
+    try:
+        yield
+    finally:
+        _calls_libraries.reset(token)
 
 
 def subtract_product(a: Array, b: Array, c: Array, rounding: Rounding = EXACT) -> None:
@@ -150,6 +165,11 @@ def _calls_blas(c: Array) -> bool:
     """Tell whether cuBLAS can subtract from `c`. CuPy refuses to record its calls in a graph."""
     from cupy.cuda import runtime
 
-    if runtime.is_hip or c.strides[-1] != c.itemsize or min(c.shape) < 2:
+    if (
+        runtime.is_hip
+        or not _calls_libraries.get()
+        or c.strides[-1] != c.itemsize
+        or min(c.shape) < 2
+    ):
         return False
     return not is_capturing()

@@ -14,9 +14,14 @@ R. Schreiber and C. Van Loan, "A storage-efficient WY representation", 1989.)
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import zip_longest
+from typing import Any
 
+import numpy as np
+
+from cupygemm._backends.device import current_device
 from cupygemm._products.matmul import matmul
 from cupygemm._request.arrays import Array
 from cupygemm._solvers import blocks
@@ -30,9 +35,11 @@ from cupygemm._solvers.blocks import (
 )
 from cupygemm._solvers.columns_of_q import ColumnsOfQ
 from cupygemm._solvers.kernels import REFLECTOR, load
-from cupygemm._solvers.matrices import Matrices, adjoint
+from cupygemm._solvers.matrices import Matrices, adjoint, empty
+from cupygemm._solvers.products import as_if_recorded
 from cupygemm._solvers.qr_blocks import factor_blocks
-from cupygemm._solvers.reflectors import Reflector
+from cupygemm._solvers.recorded import repeatable
+from cupygemm._solvers.reflectors import Reflector, multiplies_in_place
 from cupygemm._solvers.teams import Workspace
 
 
@@ -64,6 +71,47 @@ def factor_with_q(a: Matrices, columns: int) -> tuple[QrFactors, Matrices]:
     """Factor matrices in place, and return the first columns of Q, too."""
     q = ColumnsOfQ(a, columns, blocks.LIMITS.strip)
     return _factor(a, q), q.finish()
+
+
+def repeated(
+    shape: tuple[int, int, int],
+    dtype: np.dtype[Any],
+    columns: int,
+    fill: Callable[[Matrices], object],
+    use: Callable[..., Any],
+) -> Any:
+    """Return what is made of the factors of matrices, which a graph may compute (recorded.py).
+
+    Parameters
+    ----------
+    shape : tuple of int
+        Batches, rows and columns.
+    dtype : numpy.dtype
+    columns : int
+        The columns of Q; 0 for none.
+    fill : callable
+        Stores the matrices.
+    use : callable
+        ``use((factors, q), copies=...)``, where q is None without columns. With `copies`, their
+        memory is used again when it returns.
+    """
+    limits = blocks.LIMITS
+
+    def work(a: Matrices) -> tuple[QrFactors, Matrices | None]:
+        return factor_with_q(a, columns) if columns else (factor(a), None)
+
+    def prepare() -> Matrices:
+        return empty(*shape, dtype)
+
+    batches, m, n = shape
+    is_long = min(m, n) >= limits.recorded and batches == 1
+    if is_long and m * n <= limits.most_recorded and multiplies_in_place(dtype):
+        key = ("qr", current_device(), shape, dtype, columns, limits)
+        with as_if_recorded():
+            return repeatable(key, prepare, fill, work, functools.partial(use, copies=True))
+    a = prepare()
+    fill(a)
+    return use(work(a), copies=False)
 
 
 def _factor(a: Matrices, q: ColumnsOfQ | None) -> QrFactors:

@@ -12,6 +12,9 @@ of which a scaled matrix has none that matter.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
 
 from cupygemm._request.arrays import Array
 from cupygemm._solvers import blocks
@@ -121,6 +124,11 @@ class Reflector:
             slice(rows.start - start, rows.stop - start),
             slice(columns.start - start, columns.stop - start),
         )
+
+
+def multiplies_in_place(dtype: np.dtype[Any]) -> bool:
+    """Tell whether kernels of this library apply reflections, but for a few small products."""
+    return adds_in_place(dtype) or (dtype.char == "f" and adds_in_place(dtype, _TERMS))
 
 
 def _rounding(c: Matrices, reflections: int, columns: int) -> Rounding:

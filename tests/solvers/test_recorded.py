@@ -1,0 +1,89 @@
+"""Work that is repeated as a graph, in one block of memory."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from cupygemm import linalg
+from cupygemm._solvers import blocks, recorded
+from tests.solvers.conftest import assert_like
+
+
+@pytest.fixture
+def cases(monkeypatch, small_blocks):
+    """No case yet, and factorisations of 16 columns or more that are recorded."""
+    monkeypatch.setattr(blocks, "LIMITS", replace(blocks.LIMITS, recorded=16))
+    fresh = recorded._OfThread()
+    monkeypatch.setattr(recorded, "_of_thread", fresh)
+    return fresh.cases
+
+
+@pytest.mark.parametrize("mode", ["reduced", "r", "raw", "complete"])
+def test_repeated_factorisations(cp, draw, cases, mode):
+    values = [draw((45, 33)) for _ in range(4)]
+    found = [linalg.qr(cp.asarray(each), mode) for each in values]
+    (case,) = cases.values()
+    assert not case.fails
+    assert case.graphs
+    for got, each in zip(found, values, strict=True):  # later calls left earlier results alone
+        expected = np.linalg.qr(each, mode)
+        pairs = [(got, expected)] if mode == "r" else zip(got, expected, strict=True)
+        for ours, numpys in pairs:
+            assert_like(ours, numpys, factor=2000)
+
+
+def test_a_graph_is_for_one_address(cp, draw, cases):
+    a = cp.asarray(draw((40, 32)))
+    expected = np.linalg.qr(a.get())[1]
+    linalg.qr(a)
+    (case,) = cases.values()
+    held = []
+    for number in range(1, 5):  # each block is taken from the pool before the next call
+        assert_like(linalg.qr(a)[1], expected, factor=2000)
+        assert len(case.graphs) == min(number, recorded._MOST_GRAPHS)
+        held.append(cp.cuda.alloc(case.size))
+    assert len({each.ptr for each in held}) == len(held)
+
+
+def test_work_that_takes_more_memory_is_not_recorded(cp, draw, cases):
+    a = cp.asarray(draw((40, 32)))
+    linalg.qr(a)
+    (case,) = cases.values()
+    case.size = 512
+    assert_like(linalg.qr(a)[1], np.linalg.qr(a.get())[1], factor=2000)
+    assert case.fails
+    assert not case.graphs
+
+
+def test_a_call_that_is_recorded_by_its_user(cp, draw, cases):
+    stream, pool = cp.cuda.Stream(non_blocking=True), cp.cuda.MemoryPool()
+    a = cp.asarray(draw((40, 32)))
+    cp.cuda.get_current_stream().synchronize()
+    with cp.cuda.using_allocator(pool.malloc), stream:
+        linalg.qr(a)
+        stream.synchronize()
+        stream.begin_capture()
+        try:
+            r = linalg.qr(a)[1]
+        finally:
+            graph = stream.end_capture()
+        graph.launch()
+        stream.synchronize()
+    assert_like(r, np.linalg.qr(a.get())[1], factor=2000)
+    (case,) = cases.values()
+    assert not case.graphs
+
+
+def test_parts_of_a_block():
+    places = recorded._Places()
+    assert [places.take(size, 1) for size in (4, 2, 3)] == [0, 4, 6]
+    places.give_back(4, 2, 1)
+    assert places.take(2, 2) == 9  # another stream does not take what this one gave back
+    assert places.take(1, 1) == 4
+    places.give_back(4, 1, 1)
+    places.give_back(0, 4, 1)
+    assert places.take(6, 1) == 0  # adjacent parts are one again
+    assert places.size == 11
