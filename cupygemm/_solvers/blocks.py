@@ -70,6 +70,8 @@ class Limits:
         beside them.
     reflected : int
         The most columns whose reflections are applied together to form Q.
+    reflected_of_float64 : int
+        The same in float64.
     strip : int
         The most columns of Q that are formed at a time, while panels are factored.
     wide_float32 : int
@@ -80,6 +82,9 @@ class Limits:
         graph when it is repeated. Larger ones take the device longer than the host.
     spared : int
         The compute units that such an update leaves to the panel, and to the updates inside it.
+    spared_of_qr : int
+        The same beside a panel of a QR factorisation, whose products take longer than the panel at
+        first.
     spared_by_halves : int
         The same for an update that multiplies 16-bit numbers, which takes less time than a panel.
     whole : int
@@ -107,13 +112,15 @@ class Limits:
     ahead: int = 2048
     ahead_of_qr: int = 1024
     formed_beside: int = 4096
-    beside_qr: int = 120_000_000
+    beside_qr: int = 160_000_000
     reflected: int = 1024
+    reflected_of_float64: int = 512
     strip: int = 1024
     wide_float32: int = 512
     recorded: int = 512
     most_recorded: int = 1 << 27
     spared: int = 24
+    spared_of_qr: int = 16
     spared_by_halves: int = 48
     whole: int = 128
     windowed: int = 8192

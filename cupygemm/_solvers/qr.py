@@ -126,7 +126,9 @@ def _factor(a: Matrices, q: ColumnsOfQ | None) -> QrFactors:
     outer = outer_width(k, shape.width)
     panels = outer_panels(k, outer)
     # Few wide reflectors form Q in less time, but have to be joined.
-    widest = min(blocks.LIMITS.reflected, blocks.power_of_two(k) // 8) if q else outer
+    limits = blocks.LIMITS
+    reflected = limits.reflected_of_float64 if a.dtype.char == "d" else limits.reflected
+    widest = min(reflected, blocks.power_of_two(k) // 8) if q else outer
     groups = outer_panels(k, max(widest // outer, 1) * outer)
     reflectors = [Reflector.of(groups[0], a)]
     _factor_panel(a, tau, workspace, reflectors[0], panels[0])
@@ -146,7 +148,7 @@ def _factor(a: Matrices, q: ColumnsOfQ | None) -> QrFactors:
             _join_group(own, panel, q)
             continue
         own.apply_part(panel, a, following, inverse=True)
-        with beside(factor_next, blocks.LIMITS.spared, units, leads=True):
+        with beside(factor_next, blocks.LIMITS.spared_of_qr, units, leads=True):
             own.apply_part(panel, a, behind, inverse=True)
             _join_group(own, panel, q)
             if q and k >= blocks.LIMITS.formed_beside:

@@ -34,6 +34,7 @@ def small_blocks(monkeypatch):
             formed_beside=30,
             beside_qr=4000,
             reflected=32,
+            reflected_of_float64=32,
             strip=10,
             whole=0,
         ),
