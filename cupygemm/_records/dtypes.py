@@ -134,7 +134,6 @@ FLOAT8: Mapping[DType, np.dtype[Any]] = MappingProxyType(
 FLOAT8_NAMES: tuple[DType, ...] = tuple(FLOAT8)
 FLOAT8_DTYPES = frozenset(FLOAT8.values())
 COMPLEX_NAMES: tuple[DType, ...] = tuple(row.name for row in _ROWS if row.is_complex)
-PRECISION_NAMES: tuple[DType, ...] = tuple(row.name for row in _ROWS if row.is_precision)
 ELEMENT_OF: Mapping[np.dtype[Any], DType] = MappingProxyType(
     {row.array: row.name for row in _ROWS if row.array is not None and not row.is_precision}
 )

@@ -113,12 +113,12 @@ def place_arrays(
             copies[name] = ArrayCopy(
                 shape=whole, dtype=dtype, transposed=transposed, reason=reason or ""
             )
-            copy = _copied(operand, whole, dtype, transposed=transposed)
+            copy = _copied(whole, dtype, transposed=transposed)
             stack = _stack(copy, whole, shape, swapped=swapped)
             assert stack is not None
         stacks[name] = stack
         along = _along(stack, varies=name == "c")
-        found[name] = Source(ELEMENT_OF[stack.dtype], along, _align(stack, shape))
+        found[name] = Source(ELEMENT_OF[stack.dtype], along, _align(stack))
     epilogue = Epilogue(
         alpha=request.alpha,
         activation=request.activation,
@@ -157,9 +157,7 @@ def _stack(
     return stack.transposed if swapped else stack
 
 
-def _copied(
-    operand: Operand, whole: tuple[int, ...], dtype: np.dtype[Any], *, transposed: bool
-) -> Operand:
+def _copied(whole: tuple[int, ...], dtype: np.dtype[Any], *, transposed: bool) -> Operand:
     """Return the operand that a copy is, with as many axes as the result."""
     if not transposed:
         return contiguous(whole, dtype)
@@ -195,7 +193,7 @@ def _along(stack: MatrixStack, *, varies: bool) -> Along:
     return "row" if by_row else "one"
 
 
-def _align(stack: MatrixStack, shape: ProductShape) -> int:
+def _align(stack: MatrixStack) -> int:
     """Return the power of two, at most 16, that divides the address of every row."""
     strides = [stack.row_stride, *stack.batch_strides]
     return math.gcd(16, stack.address, *(stride * stack.dtype.itemsize for stride in strides))

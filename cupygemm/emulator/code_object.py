@@ -94,11 +94,6 @@ class Descriptor:
         return float_mode | dx10_clamp << 8 | ieee << 9 | fp16_overflow << 23
 
     @property
-    def accum_offset(self) -> int:
-        """Return the first AGPR's place in the unified register file."""
-        return ((self.rsrc3 & 0x3F) + 1) * 4
-
-    @property
     def num_registers(self) -> int:
         """Return the VGPRs and AGPRs allocated together."""
         return ((self.rsrc1 & 0x3F) + 1) * 8

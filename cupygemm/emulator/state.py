@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cupygemm.emulator.findings import Findings
-from cupygemm.emulator.isa import AGPR0, EXEC, VCC
+from cupygemm.emulator.isa import AGPR0, EXEC
 
 if TYPE_CHECKING:
     from cupygemm.emulator.allocations import Memory
@@ -279,11 +279,6 @@ class Group:
     def set_lane_mask(self, index: int, mask: Mask) -> None:
         """Write a comparison result (bool (count, 64)) as bits; inactive lanes become 0."""
         self.set_s64(index, pack_mask(mask & self.mask))
-
-    @property
-    def vcc_mask(self) -> Mask:
-        """VCC as bool (count, 64)."""
-        return unpack_mask(self.s64(VCC))
 
     @property
     def scc(self) -> Mask:

@@ -35,11 +35,6 @@ s_waitcnt vmcnt(0) lgkmcnt(0)
 global_store_dword v1, v2, s[4:5]
 s_endpgm
 """
-HALF = """
-v_and_b32 v8, 31, v0
-v_lshlrev_b32 v8, 3, v8
-v_lshlrev_b32 v9, 3, v0
-"""
 
 
 def case(check: str, body: str, expected: Any, **options: Any) -> Any:

@@ -38,10 +38,6 @@ def flag(value: int) -> tuple[int, bool]:
     return value, value != 0
 
 
-def clamp_shift(a: int, b: int, bits: int) -> int:
-    return b & (bits - 1)
-
-
 def extract(a: int, b: int, bits: int, is_signed: bool) -> int:
     offset, size = b & (bits - 1), min(b >> 16 & 0x7F, bits)
     field = a >> offset & ((1 << size) - 1)

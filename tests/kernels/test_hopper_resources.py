@@ -281,7 +281,7 @@ def test_hilberts_order_does_not_spill(number: int, cut: dict[str, int]) -> None
 @pytest.mark.parametrize("config", SCALED_CONFIGS, ids=lambda config: config.name)
 def test_scales_along_k_do_not_spill(columns: int, config: HopperConfig) -> None:
     problem = replace(PROBLEM, a_dtype="e4m3fn", b_dtype="e4m3fn", b_major="k")
-    how, _ = scaled_configs(problem, BlockScaling(kind="float32", block=128, columns=columns))
+    how, _ = scaled_configs(BlockScaling(kind="float32", block=128, columns=columns))
     assert_fits(generate(problem, config, tma_store=True, block_scales=how), config)
 
 

@@ -78,9 +78,9 @@ class Arch:
     num_cus, num_xcds : int
         Compute units (CUs), and dies (XCDs). Each die has an L2 of its own; workgroups are assigned
         to the dies in turn.
-    simds_per_cu, registers_per_simd, register_granule, max_waves_per_simd : int
+    simds_per_cu, registers_per_simd, max_waves_per_simd : int
         The waves of a SIMD share the `registers_per_simd` 32-bit registers that it has for each
-        lane, VGPRs and AGPRs together. A wave's registers are allocated in granules.
+        lane, VGPRs and AGPRs together.
     lds_bytes, lds_banks : int
         The LDS of a CU, all of which one workgroup may use, and its banks of 4 bytes.
     lds_bytes_per_clock : int
@@ -117,7 +117,6 @@ class Arch:
     mfma_cycles: Mapping[DType, MfmaCycles] = field(hash=False)
     simds_per_cu: int = 4
     registers_per_simd: int = 512
-    register_granule: int = 8
     max_waves_per_simd: int = 8
     transposing_reads: bool = False
     block_scales: bool = False

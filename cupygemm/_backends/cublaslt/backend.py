@@ -88,7 +88,7 @@ class CublasLtBackend(NoExtras):
         placement = place(_unrounded(request), row_bytes=1)
         stack = stack_of(placement.layout)
         product = describe(placement.layout, stack, self._device.index)
-        return ranked(placement.layout.problem, product, self._device)
+        return ranked(product)
 
     def compile(self, request: Request, config: Any = None, *, reason: str = "") -> Compiled:
         """Choose the algorithm; nothing is compiled."""
@@ -97,7 +97,7 @@ class CublasLtBackend(NoExtras):
         stack = stack_of(placement.layout)
         product = describe(placement.layout, stack, self._device.index)
         if config is None:
-            best = ranked(problem, product, self._device)[0]
+            best = ranked(product)[0]
             config, algorithm = best.config, best.algorithm
         else:
             algorithm = algorithm_of(config, product)

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from cupygemm._backends.cublaslt.algorithm import LtConfig, config_of
 from cupygemm._backends.cublaslt.library import HeuristicResult, LtProduct
-from cupygemm._backends.protocol import DeviceProperties
-from cupygemm._records.problem import GemmProblem
 
 MOST_ALGORITHMS = 16
 WORKSPACE_BYTES = 32 << 20
@@ -30,9 +28,7 @@ class LtCandidate:
     algorithm: HeuristicResult
 
 
-def ranked(
-    problem: GemmProblem, product: LtProduct, device: DeviceProperties
-) -> tuple[LtCandidate, ...]:
+def ranked(product: LtProduct) -> tuple[LtCandidate, ...]:
     """Return the algorithms for a product, the cheapest first."""
     found = product.algorithms(MOST_ALGORITHMS, workspace_bytes=WORKSPACE_BYTES)
     return tuple(

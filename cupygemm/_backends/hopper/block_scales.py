@@ -26,7 +26,6 @@ from cupygemm._backends.hopper.tile_shapes import SCALED_CONFIGS
 from cupygemm._backends.protocol import Runner
 from cupygemm._backends.runners import BlockScaledLaunch, around
 from cupygemm._backends.scales_and_groups import BlockScaling
-from cupygemm._records.problem import GemmProblem
 from cupygemm._request.layout import Layout
 from cupygemm._request.request import Request
 
@@ -53,7 +52,7 @@ def choose_scaled(layout: Layout, arch: HopperArch, scaling: BlockScaling) -> Ho
     if layout.problem.a_dtype not in FLOAT8 or layout.problem.batch:
         return None
     choice = choose(layout, arch)
-    how, configs = scaled_configs(choice.problem, scaling)
+    how, configs = scaled_configs(scaling)
     selection = select(choice.asked, arch, configs)
     best = min(selection.candidates, key=_scaled_cycles)
     if best.config != selection.config:
@@ -75,9 +74,7 @@ def _scaled_cycles(candidate: HopperCandidate) -> float:
     return candidate.cycles * (0.94 if divided and config.num_consumers == 1 else 1.0)
 
 
-def scaled_configs(
-    problem: GemmProblem, scaling: BlockScaling
-) -> tuple[BlockScales, tuple[HopperConfig, ...]]:
+def scaled_configs(scaling: BlockScaling) -> tuple[BlockScales, tuple[HopperConfig, ...]]:
     """Return how the kernel reads scales, and its configurations."""
     how = BlockScales(by_column=scaling.columns % BLOCK_ROWS != 0, each_step=scaling.block == BLOCK)
     return how, tuple(SCALED_CONFIGS)

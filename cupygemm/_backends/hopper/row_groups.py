@@ -90,7 +90,7 @@ def choose_row_groups(layout: Layout, groups: RowGroups, arch: HopperArch) -> Ho
     else:
         if not {asked.a_dtype, asked.b_dtype} <= set(FLOAT8):
             raise ValueError("scales along k are for 8-bit floats")
-        how, configs = scaled_configs(asked, groups.scaling)
+        how, configs = scaled_configs(groups.scaling)
         rows = max(1, min(groups.expected, asked.m))
         able = [each for each in configs if _takes(each, problem, arch)]
         config = min(able, key=lambda each: row_group_cycles(each, asked, groups.count, rows, arch))

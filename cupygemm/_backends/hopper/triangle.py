@@ -24,12 +24,8 @@ from cupygemm._request.layout import Layout
 _MIRROR = 3000  # cycles of a second kernel, without the time for the bytes that it moves
 
 
-def choose_triangle(layout: Layout, arch: HopperArch, afterwards: float = 0) -> HopperChoice | None:
-    """Return the kernels for a product with its own transpose; None if both triangles cost less.
-
-    `afterwards` is the number of bytes that are moved to finish the result of a triangle, beyond
-    those for a whole product.
-    """
+def choose_triangle(layout: Layout, arch: HopperArch) -> HopperChoice | None:
+    """Return the kernels for a product with its own transpose; None if both triangles cost less."""
     try:
         whole = choose(layout, arch)
     except ValueError:  # no kernel of this library takes it

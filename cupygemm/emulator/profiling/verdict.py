@@ -88,10 +88,10 @@ def verdict(kernel: KernelCounts) -> Verdict:
     named = [cause for cause in found if cause.share >= _LEAST][:_MOST_CAUSES]
     # These are always said: whoever looks at the hit rate, or at the figures of LDS, asks for them.
     named += [cause for cause in found if cause.name in _ALWAYS and cause not in named]
-    return Verdict(timing.bound, _summary(kernel, timing), _warning(kernel, timing), tuple(named))
+    return Verdict(timing.bound, _summary(timing), _warning(kernel, timing), tuple(named))
 
 
-def _summary(kernel: KernelCounts, timing: Timing) -> str:
+def _summary(timing: Timing) -> str:
     total = max(sum(timing.wave_cycles.values()), 1)
     waiting = {name: n / total for name, n in timing.wave_cycles.items() if name != ISSUE and n}
     waits = ", ".join(
