@@ -114,6 +114,23 @@ static inline int overwriting_lane(const struct operation *op, const struct stor
     return found;
 }
 
+/* What the lanes did, as units/lane_races.py reads it in a fault's `other_seq`. */
+enum lane_race_kind { FIRST_STORE = 0, SECOND_STORE = 1, LOST_UPDATE = 2 };
+
+/* Report a race between two lanes at `address`; returns its code, or OK if the check is off there.
+ * `lost` are the lanes whose values are not in memory, and `data` the register of the values. */
+static inline int raise_lane_race(struct machine *m, const struct operation *op, int lane,
+                                  int other, uint64_t address, uint64_t lost,
+                                  enum lane_race_kind kind, int64_t data) {
+    if (!raise(m, LANE_RACE, lane, address, op->bytes, true))
+        return OK;
+    m->fault.lanes = lost;
+    m->fault.other = other;
+    m->fault.other_seq = kind;
+    m->fault.reg = (int32_t)data;
+    return LANE_RACE;
+}
+
 /* Describe the race of the first lane of `lost`, and return its code. `later` is the instruction's
  * second store, or NULL. */
 __attribute__((noinline, unused)) static int
@@ -125,16 +142,13 @@ lane_race(struct machine *m, const struct operation *op, const struct stored *s,
     bool second = other >= 0;
     if (!second)
         other = overwriting_lane(op, s, s->pointer[lane], lane);
-    if (other < 0 || !raise(m, LANE_RACE, lane, address, op->bytes, true))
+    if (other < 0)
         return OK;
-    m->fault.lanes = lost;
-    m->fault.other = other;
-    m->fault.other_seq = second;
-    m->fault.reg = (int32_t)data;
-    return LANE_RACE;
+    enum lane_race_kind kind = second ? SECOND_STORE : FIRST_STORE;
+    return raise_lane_race(m, op, lane, other, address, lost, kind, data);
 }
 
-enum { SLOTS = 128, LOST_UPDATE = 2 };
+enum { SLOTS = 128 };
 
 /* Look for lanes that add to one place what they have read there, before they store: all but one of
  * the additions are lost, though the sums may be equal. Where all lanes share one place, the wave
@@ -165,13 +179,10 @@ __attribute__((noinline, unused)) static int find_lost_update(struct machine *m,
             lane = slots[slot], other = each;
         lost |= 1ull << slots[slot] | 1ull << each;
     }
-    if (!lost || !apart || !raise(m, LANE_RACE, lane, (uintptr_t)s->pointer[lane], op->bytes, true))
+    if (!lost || !apart)
         return OK;
-    m->fault.lanes = lost;
-    m->fault.other = other;
-    m->fault.other_seq = LOST_UPDATE;
-    m->fault.reg = (int32_t)data;
-    return LANE_RACE;
+    return raise_lane_race(m, op, lane, other, (uintptr_t)s->pointer[lane], lost, LOST_UPDATE,
+                           data);
 }
 
 #endif
