@@ -128,7 +128,7 @@ def _has_kernel(a: Stack, b: Stack, c: Stack) -> bool:
 
 
 def _on_device(alpha: Any, a: Stack, b: Stack, beta: Any, c: Stack) -> None:
-    # The one look-up upwards in the package: a kernel's product, for which it is made.
+    # The package's only import from a room above: here the kernels are the BLAS library's.
     cupy, cupygemm = importlib.import_module("cupy"), importlib.import_module("cupygemm")
     letters = {111: "N", 112: "T", 113: "C"}
     out = c.on_device(cupy)
