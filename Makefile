@@ -40,6 +40,7 @@ setup: ## Create .venv and install cupygemm, its emulator and its tests
 demo: ## Multiply CuPy arrays on the best device at hand and check the results
 	@$(SETUP) emulator
 	@$(BIN)/python -m cupygemm demo
+	@echo "demo: next, docs/tutorial/first_product.rst; $(BIN)/python -m cupygemm lists other commands"
 
 test: ## Run the tests on the emulated device (PYTEST_ARGS="-x tests/products/test_matmul.py" chooses)
 	@$(SETUP) emulator,test

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import time
+from collections.abc import Collection
 from typing import Annotated, Any
 
 try:
@@ -28,7 +29,8 @@ app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    help="The matrix product on CuPy arrays.",
+    help="Matrix products and solvers for CuPy arrays, and an emulated GPU to run, check and "
+    "profile kernels on.",
 )
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 
@@ -78,6 +80,8 @@ def demo(as_json: Json = False) -> None:
     terminal = console(stderr=as_json)
     if not as_json:
         terminal.print(f"cupygemm {__version__} on {device}")
+        if emulated:
+            terminal.print("No GPU is used: the processor executes the GPU code of the kernels.")
     outcomes = []
     with terminal.status("multiplying") as status:
         for outcome in _demo.run_cases():
@@ -134,27 +138,64 @@ app.command()(_tune_commands.warmup)
 app.command()(_tune_commands.tune)
 
 
+_LEGEND = {
+    "shape": "m x n x k of an (m, k) by (k, n) product, after the extents of a stack",
+    "layout": "memory order of each operand, or what is special about them",
+    "kernel": "its configuration, which begins with the tile m x n x k of a workgroup",
+    "error": "the one nearest to its bound; the reference is NumPy's product in float64",
+    "time": "of a repeated call",
+    "MFMA": "matrix instructions that the waves executed; next, all their instructions",
+}
+_NARROWER = ((), ("kernel",), ("kernel", "MFMA", "instructions"))
+"""The columns that are left out, the fewest that let the table fit the terminal."""
+
+
 def _print_outcomes(console: Console, outcomes: list[Any], *, emulated: bool) -> None:
-    table = Table(box=None, pad_edge=False)
-    for heading in ("shape", "dtype", "layout", "kernel"):
-        table.add_column(heading, overflow="fold")
-    for heading in ("error", "bound", "time"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    if emulated:
-        table.add_column("MFMA", justify="right", no_wrap=True)
-        table.add_column("instructions", justify="right", no_wrap=True)
-    for outcome in outcomes:
-        mark = "" if outcome.ok else " !"
-        row = [outcome.shape, outcome.dtype, outcome.layout, outcome.config]
-        row += [f"{outcome.error:.2e}{mark}", f"{outcome.bound:.2e}", _duration(outcome.seconds)]
-        if emulated:
-            row += [f"{outcome.mfma:,}", f"{outcome.instructions:,}"]
-        table.add_row(*row)
+    wide = console.options.update(max_width=1000)
+    for left_out in _NARROWER:
+        table = _outcome_table(outcomes, left_out, emulated=emulated)
+        if console.measure(table, options=wide).maximum <= console.width:
+            break
     console.print(table)
-    console.print(
-        "error and bound: absolute, of the element whose error is closest to its bound"
-        + ("; time: of the emulation, not of a GPU" if emulated else "")
-    )
+    legend = Table(box=None, pad_edge=False, show_header=False)
+    shown = {column.header for column in table.columns}
+    for heading, meaning in _LEGEND.items():
+        if heading in shown:
+            note = "; of the emulation, so it says nothing about a GPU"
+            legend.add_row(heading, meaning + note * (heading == "time" and emulated))
+    console.print()
+    console.print(legend)
+    console.print()
+
+
+def _outcome_table(outcomes: list[Any], left_out: Collection[str], *, emulated: bool) -> Table:
+    """Return the table of the demonstration without the columns that are left out."""
+    table = Table(box=None, pad_edge=False)
+    rows = []
+    for outcome in outcomes:
+        row = {
+            "shape": outcome.shape,
+            "dtype": outcome.dtype,
+            "layout": outcome.layout,
+            "kernel": outcome.config,
+            "error": f"{outcome.error:.2e}" + " !" * (not outcome.ok),
+            "bound": f"{outcome.bound:.2e}",
+            "time": _duration(outcome.seconds),
+        }
+        if emulated:
+            row |= {"MFMA": f"{outcome.mfma:,}", "instructions": f"{outcome.instructions:,}"}
+        rows.append({heading: cell for heading, cell in row.items() if heading not in left_out})
+    for heading in rows[0]:
+        of_text = heading in ("shape", "dtype", "layout", "kernel")
+        table.add_column(
+            heading,
+            justify="left" if of_text else "right",
+            overflow="fold",
+            no_wrap=not of_text,
+        )
+    for row in rows:
+        table.add_row(*row.values())
+    return table
 
 
 def _duration(seconds: float) -> str:

@@ -1,9 +1,11 @@
 """The command line: what it prints as text and as JSON, and its exit status."""
 
+import io
 import json
 import os
 
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
 import cupygemm
@@ -11,6 +13,9 @@ from cupygemm import testing
 from cupygemm._commands import cli as _cli
 from cupygemm._commands import demo as _demo
 from cupygemm._commands import detect as _detect
+
+COUNTS = ("kernel", "MFMA", "instructions")
+HEADINGS = ("shape", "dtype", "layout", "kernel", "error", "bound", "time", "MFMA", "instructions")
 
 
 @pytest.fixture
@@ -48,10 +53,35 @@ def test_demo_for_people(invoke, device, monkeypatch):
     assert result.exit_code == 0, result.output
     lines = result.output.splitlines()
     assert device.target in lines[0] or not device.emulated
-    assert lines[1].split()[:4] == ["shape", "dtype", "layout", "kernel"]
-    assert ("instructions" in lines[1]) == device.emulated
-    assert lines[2].startswith("129x65x257")
+    lines = lines[1 + device.emulated :]
+    assert lines[0].split()[:4] == ["shape", "dtype", "layout", "kernel"]
+    assert ("instructions" in lines[0]) == device.emulated
+    assert lines[1].startswith("129x65x257")
     assert "all 2 products are within their bounds" in lines[-1]
+
+
+@pytest.mark.parametrize(("width", "hidden"), [(130, ()), (110, ("kernel",)), (80, COUNTS)])
+def test_the_table_of_the_demo_fits_the_terminal(monkeypatch, width, hidden):
+    """The widest row of the demonstration takes one line, also in 80 columns."""
+    outcome = _demo.Outcome(
+        shape="1024x1024x1024",
+        dtype="bf16 -> bf16",
+        layout="sub-matrix views",
+        config="32x128x256 w1x4 mma16x16x16",
+        backend="cupygemm",
+        error=0.25,
+        bound=0.5,
+        seconds=0.2,
+        mfma=98304,
+        instructions=864768,
+    )
+    terminal = Console(width=width, file=io.StringIO())
+    _cli._print_outcomes(terminal, [outcome], emulated=True)
+    header, row, *legend = terminal.file.getvalue().splitlines()
+    assert legend[0] == ""
+    assert header.split() == [name for name in HEADINGS if name not in hidden]
+    assert max(map(len, legend)) <= width
+    assert row.split()[0] == outcome.shape
 
 
 @pytest.mark.parametrize("arguments", [("demo",), ("demo", "--json")])
