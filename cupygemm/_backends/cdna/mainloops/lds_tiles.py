@@ -59,7 +59,8 @@ def check_tile(config: GemmConfig, problem: GemmProblem, arch: Arch) -> str | No
         return f"the tiles take {lds} bytes of LDS, and {arch.name} has {arch.lds_bytes}"
     waves = arch.lds_bytes // lds * config.num_threads // WAVE_SIZE // arch.simds_per_cu
     if waves < config.waves_per_simd <= arch.max_waves_per_simd:
-        return f"waves_per_simd = {config.waves_per_simd}: LDS has room for {waves} waves on a SIMD"
+        room = f"{waves} wave{'s' * (waves != 1)}"
+        return f"waves_per_simd = {config.waves_per_simd}: LDS has room for {room} on a SIMD"
     return None
 
 
