@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import ast
 import doctest
+import os
 import re
+import subprocess
+import sys
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
@@ -91,6 +94,39 @@ def test_the_example_of_the_landing_page(run_python: Callable[..., str]) -> None
     (block,) = re.findall(r"\.\. code-block:: python\n\n((?: .*\n|\n)+)", text)
     code = textwrap.dedent(block) + "print(c.shape, c.dtype)"
     assert run_python(code, target="gfx942").splitlines()[-1] == "(300, 500) float16"
+
+
+def blocks_of(page: str, language: str) -> list[str]:
+    """Return the code blocks of a page of ``docs`` in a language, without their indentation."""
+    text = (ROOT / "docs" / page).read_text()
+    pattern = rf"\.\. code-block:: {language}\n\n((?:   .*\n|\n)+)"
+    return [textwrap.dedent(block) for block in re.findall(pattern, text)]
+
+
+def test_the_commands_that_build_a_code_object(tmp_path: Path) -> None:
+    """They compile the kernel of the page above them, and the code below them launches it."""
+    page = "howto/your_own_kernels.rst"
+    (kernel,) = re.findall(
+        r'RawKernel\(r"""\n(.*?)""", "saxpy"', (ROOT / "docs" / page).read_text(), re.DOTALL
+    )
+    source = re.sub(r"^ *\.\.\. ?", "", kernel, flags=re.MULTILINE)
+    (tmp_path / "kernel.hip").write_text(f"#include <hip/hip_runtime.h>\n{source}")
+    (build,) = (block for block in blocks_of(page, "sh") if "ld.lld" in block)
+    (launch,) = (block for block in blocks_of(page, "python") if "emulator.launch" in block)
+    (tmp_path / "launch.py").write_text(f"{launch}\nprint(stats.num_waves, y.min(), y.max())")
+    done = subprocess.run(
+        ["sh", "-e", "-c", f"{build}\npython launch.py"],
+        cwd=tmp_path,
+        env=os.environ
+        | {
+            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+            "PYTHONPATH": str(ROOT),
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.stdout, done.returncode) == ("16 2.0 2.0\n", 0), done.stderr
 
 
 def texts_with_examples() -> list[tuple[str, str]]:
