@@ -83,6 +83,8 @@ class Batches:
 
     Attributes
     ----------
+    may_follow : bool
+        Whether C may start batches itself: in lockstep, without a profile.
     max_waves : int
         The waves of a batch, if a workgroup has fewer.
     """
@@ -100,8 +102,8 @@ class Batches:
         self._is_native = native_execution()
         self._latest: Batch | None = None
         # Seeded orders interleave many waves, and so does the cache model of a profile.
-        few = order == "lockstep" and recorder is None
-        self.max_waves = min(LOCKSTEP_WAVES, BATCH_WAVES) if few else BATCH_WAVES
+        self.may_follow = order == "lockstep" and recorder is None
+        self.max_waves = min(LOCKSTEP_WAVES, BATCH_WAVES) if self.may_follow else BATCH_WAVES
 
     def _key(self, state_waves: int) -> Any:
         dispatch = self._dispatch

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -192,9 +192,7 @@ def launch(
     recorder = _recorder(dispatch, target, program) if profile else None
     if recorder is not None and sample is not None and not cooperative:
         recorder.choose_sample(sample)
-    counts: dict[int, int] = {}
-    conflicts: dict[int, Any] = {}
-    lines: dict[int, Any] = {}
+    counts = _Counts()
     batches = Batches(dispatch, program, memory, order, recorder)
     printing = buffer_of(kernel.code_object, memory)
     kernarg = memory.malloc(
@@ -203,21 +201,7 @@ def launch(
     memory.define(kernarg, dispatch.kernarg_bytes)
     try:
         dispatch.write_arguments(kernarg, arguments)
-        with (
-            np.errstate(all="ignore"),
-            Progress(kernel.name, dispatch.executed) as progress,
-        ):
-            first = 0
-            while first < dispatch.executed:
-                batch = batches.start(first, kernarg)
-                batch.scheduler.watch.progress = progress
-                if order == "lockstep" and recorder is None:
-                    let_follow(batch, dispatch, first, batches.max_waves)
-                Executor(batch, program, counts=counts).run()
-                _merge(conflicts, batch.state.units.get("lds_conflicts", {}), kernel.entry)
-                _merge(lines, batch.state.units.get("global_lines", {}), kernel.entry)
-                first += dispatch.batch_size(batches.max_waves) * (1 + batch.followed)
-            batches.finish()
+        _run_batches(batches, dispatch, program, kernarg, counts)
     except EmulatorError as err:
         store.give_back(key, program, grown=len(program.entries) > decoded)
         findings.finish(err)
@@ -227,32 +211,70 @@ def launch(
         if printing is not None:
             printing.flush()
     store.give_back(key, program, grown=len(program.entries) > decoded)
-    mnemonics: dict[str, int] = {}
-    for pc, count in counts.items():
-        name = program.entries[pc].inst.mnemonic
-        mnemonics[name] = mnemonics.get(name, 0) + count
-    _last = LaunchStats(
-        kernel=kernel.name,
-        grid=dispatch.grid,
-        block=dispatch.block,
-        num_waves=dispatch.executed * dispatch.waves_per_workgroup,
-        instructions=sum(counts.values()),
-        seconds=time.perf_counter() - started,
-        executions={pc - kernel.entry: count for pc, count in counts.items()},
-        mnemonics=mnemonics,
-        lds_conflicts=conflicts,
-        global_lines=lines,
-        warnings=tuple(findings.warnings),
-    )
+    _last = _statistics(kernel, dispatch, program, counts, time.perf_counter() - started)
+    _last = replace(_last, warnings=tuple(findings.warnings))
     _totals[0] += _last.mfma
     _totals[1] += _last.instructions
     if recorder is not None:
-        profiled = recorder.finish(counts, conflicts, lines)
+        profiled = recorder.finish(counts.executed, counts.lds_conflicts, counts.global_lines)
         _last = replace(_last, profile=profiled)
         for collecting in tuple(active):
             collecting.add(profiled, kernel.code_object.elf)
     findings.finish()
     return _last
+
+
+@dataclass
+class _Counts:
+    """The counts of a launch; `LaunchStats` says what they are.
+
+    `executed` is by program counter, the others by byte offset from the kernel's entry.
+    """
+
+    executed: dict[int, int] = field(default_factory=dict)
+    lds_conflicts: dict[int, Any] = field(default_factory=dict)
+    global_lines: dict[int, Any] = field(default_factory=dict)
+
+
+def _run_batches(
+    batches: Batches, dispatch: Dispatch, program: Program, kernarg: int, counts: _Counts
+) -> None:
+    """Execute all workgroups of a launch, and add to its counts."""
+    entry = dispatch.kernel.entry
+    with np.errstate(all="ignore"), Progress(dispatch.kernel.name, dispatch.executed) as progress:
+        first = 0
+        while first < dispatch.executed:
+            batch = batches.start(first, kernarg)
+            batch.scheduler.watch.progress = progress
+            if batches.may_follow:
+                let_follow(batch, dispatch, first, batches.max_waves)
+            Executor(batch, program, counts=counts.executed).run()
+            _merge(counts.lds_conflicts, batch.state.units.get("lds_conflicts", {}), entry)
+            _merge(counts.global_lines, batch.state.units.get("global_lines", {}), entry)
+            first += dispatch.batch_size(batches.max_waves) * (1 + batch.followed)
+        batches.finish()
+
+
+def _statistics(
+    kernel: Kernel, dispatch: Dispatch, program: Program, counts: _Counts, seconds: float
+) -> LaunchStats:
+    """Return the statistics of a launch, without its profile and its warnings."""
+    mnemonics: dict[str, int] = {}
+    for pc, count in counts.executed.items():
+        name = program.entries[pc].inst.mnemonic
+        mnemonics[name] = mnemonics.get(name, 0) + count
+    return LaunchStats(
+        kernel=kernel.name,
+        grid=dispatch.grid,
+        block=dispatch.block,
+        num_waves=dispatch.executed * dispatch.waves_per_workgroup,
+        instructions=sum(counts.executed.values()),
+        seconds=seconds,
+        executions={pc - kernel.entry: count for pc, count in counts.executed.items()},
+        mnemonics=mnemonics,
+        lds_conflicts=counts.lds_conflicts,
+        global_lines=counts.global_lines,
+    )
 
 
 def _program(kernel: Kernel, target: Target, *, profile: bool) -> Program:
