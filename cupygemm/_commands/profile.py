@@ -13,6 +13,7 @@ from cupygemm._commands import detect as _detect
 from cupygemm._commands.products import DTYPES_HELP, SCALES_HELP, profile_product
 from cupygemm._commands.programs import SOURCES, code_object_of, profile_script
 from cupygemm._commands.severities import Error, Off, Warn, severities
+from cupygemm._commands.terminal import line_width
 from cupygemm._commands.words import LAYOUT_HELP, is_shape, parse_shape
 
 if TYPE_CHECKING:
@@ -202,7 +203,7 @@ def profile(
     if as_json:
         typer.echo(json.dumps(collected.to_dict(), indent=2))
         return
-    typer.echo(str(collected))
+    typer.echo(str(collected) if loop else collected.to_text(line_width()))
     if listing:
         typer.echo("\n" + collected.listing(), nl=False)
     if source:

@@ -9,6 +9,8 @@ from rich.console import Console
 
 from cupygemm._commands import detect as _detect
 
+_WIDEST = 130  # columns of the widest table
+
 
 def start_device(target: str | None = None, *, build_ahead: bool = False) -> str:
     """Make CuPy usable, on the emulated device if there is no GPU; return the device's name.
@@ -53,4 +55,9 @@ def _build_native_code() -> None:
 def console(*, stderr: bool = False) -> Console:
     """Return a console; if it is not a terminal, it is as wide as the widest table."""
     found = Console(stderr=stderr)
-    return found if found.is_terminal else Console(stderr=stderr, width=130)
+    return found if found.is_terminal else Console(stderr=stderr, width=_WIDEST)
+
+
+def line_width() -> int:
+    """Return the columns for a table of text: those of the terminal, within reason."""
+    return max(80, min(console().width, _WIDEST))

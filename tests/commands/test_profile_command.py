@@ -9,11 +9,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
+from cupygemm import emulator
 from cupygemm._build.cache import get_or_build
 from cupygemm._build.toolchain import find_toolchain
 from cupygemm._commands import cli as _cli
+from cupygemm._commands import terminal as _terminal
 from cupygemm._commands.products import MX_FORMATS, arrays
 from cupygemm._tuning.product import products_of
 from cupygemm.emulator import calibration
@@ -361,3 +364,20 @@ def test_the_loop_of_a_code_object(invoke: Callable[..., Any]) -> None:
         result = invoke(path, *options)
         assert result.exit_code == 2
         assert words in result.output
+
+
+@pytest.mark.parametrize(("columns", "width"), [(60, 80), (80, 80), (200, 130)])
+def test_text_fits_the_terminal(
+    monkeypatch: pytest.MonkeyPatch, cp: Any, columns: int, width: int
+) -> None:
+    """Two kernels have a table of both above their own, and notes that fill the lines."""
+    terminal = Console(width=columns, force_terminal=True)
+    monkeypatch.setattr(_terminal, "Console", lambda **_: terminal)
+    assert _terminal.line_width() == width
+    x = cp.ones((64, 64), "float32")
+    with emulator.profile() as p:
+        (x + x).sum()
+    lines = p.to_text(width).splitlines()
+    assert lines[0] == "Kernels"
+    assert ("vL1D req" in lines[1]) == (width == 130)
+    assert width - 20 < max(map(len, lines)) <= width

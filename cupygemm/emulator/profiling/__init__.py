@@ -91,10 +91,26 @@ class Profile:
         )
 
     def __str__(self) -> str:
+        return self.to_text()
+
+    def to_text(self, width: int = 130) -> str:
+        """Return the tables as text, which ``print`` shows.
+
+        Parameters
+        ----------
+        width : int, optional
+            Columns of a line; at least 80.
+
+        Returns
+        -------
+        str
+            Lines of at most `width` columns.
+        """
         from cupygemm.emulator.profiling.host_call import host_calls_table
         from cupygemm.emulator.profiling.tables import render
 
-        return "\n".join(filter(None, [render(self.kernels), host_calls_table(self.host_calls)]))
+        tables = render(self.kernels, width), host_calls_table(self.host_calls)
+        return "\n".join(filter(None, tables))
 
     def _repr_html_(self) -> str:
         from cupygemm.emulator.profiling.notebook import profile_html

@@ -17,7 +17,7 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from cupygemm.emulator.profiling.console import plain_console
+from cupygemm.emulator.profiling.console import WIDTH, plain_console
 from cupygemm.emulator.profiling.counts import percent
 from cupygemm.emulator.profiling.kernel_profile import KernelProfile
 from cupygemm.emulator.profiling.modelled import seconds
@@ -26,7 +26,6 @@ from cupygemm.emulator.profiling.tables import count, size
 from cupygemm.emulator.profiling.timing.model import ISSUE
 from cupygemm.emulator.profiling.verdict import verdict
 
-_WIDTH = 130
 _LEAST = 0.005  # of the longer launch's cycles; smaller differences are left out
 
 
@@ -70,7 +69,22 @@ class Comparison:
     differences: tuple[Difference, ...]
 
     def __str__(self) -> str:
-        console = plain_console(io.StringIO(), _WIDTH)
+        return self.to_text()
+
+    def to_text(self, width: int = WIDTH) -> str:
+        """Return the tables as text.
+
+        Parameters
+        ----------
+        width : int, optional
+            Columns of a line; at least 80.
+
+        Returns
+        -------
+        str
+            Lines of at most `width` columns.
+        """
+        console = plain_console(io.StringIO(), width)
         console.print(Text(_headline(self.first, self.second)))
         for letter, kernel in zip("ab", (self.first, self.second), strict=True):
             found = verdict(kernel)

@@ -6,8 +6,11 @@ from typing import IO
 
 from rich.console import Console
 
+WIDTH = 130
+"""Columns of a line of text, where nothing else is asked for."""
 
-def plain_console(file: IO[str], width: int) -> Console:
+
+def plain_console(file: IO[str], width: int = WIDTH) -> Console:
     """Return a console that writes text to a file, whatever Python runs in.
 
     rich takes a notebook to want its output shown there, and would leave the file empty.
@@ -15,7 +18,7 @@ def plain_console(file: IO[str], width: int) -> Console:
     Parameters
     ----------
     file : text file
-    width : int
+    width : int, optional
         Columns of a line.
     """
     return Console(

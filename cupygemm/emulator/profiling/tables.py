@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from rich.table import Table
 from rich.text import Text
 
 from cupygemm.emulator.profiling.caches import Traffic
-from cupygemm.emulator.profiling.console import plain_console
+from cupygemm.emulator.profiling.console import WIDTH, plain_console
 from cupygemm.emulator.profiling.counts import counted, percent, ratio
 from cupygemm.emulator.profiling.kernel_counts import KernelCounts
 from cupygemm.emulator.profiling.modelled import rows, seconds
 from cupygemm.emulator.profiling.parts import PARTS
 from cupygemm.emulator.profiling.verdict import verdict
 
-_WIDTH = 130
 KINDS = (
     "computed: registers, LDS of a workgroup, occupancy; modelled: what is called so, by a timing "
     "model; emulated: everything else, hit rates and HBM bytes by a cache model from cold caches; "
@@ -25,13 +24,18 @@ KINDS = (
 Row = tuple[str, str, str]
 
 
-def render(kernels: Sequence[KernelCounts]) -> str:
-    """Return the tables of some kernels as text."""
+def render(kernels: Sequence[KernelCounts], width: int = WIDTH) -> str:
+    """Return the tables of some kernels as text, in lines of `width` columns."""
     if not kernels:
         return "no launches"
-    console = plain_console(io.StringIO(), _WIDTH)
+    console = plain_console(io.StringIO(), width)
     if len(kernels) > 1:
-        console.print(_overview(kernels))
+        wide = console.options.update(max_width=10 * WIDTH)
+        for columns, name_width in ((_OVERVIEW, 32), (_OVERVIEW, 18), (_NARROW_OVERVIEW, 32)):
+            table = _overview(kernels, columns, name_width)
+            if console.measure(table, options=wide).maximum <= width:
+                break
+        console.print(table)
     for kernel in kernels:
         console.print(Text(f"{title(kernel)}\nVerdict (modelled): {verdict(kernel)}"))
         console.print(_details(kernel))
@@ -41,41 +45,31 @@ def render(kernels: Sequence[KernelCounts]) -> str:
     return "\n".join(line.rstrip() for line in output.getvalue().splitlines())
 
 
-def _overview(kernels: Sequence[KernelCounts]) -> Table:
+_OVERVIEW: Mapping[str, Callable[[KernelCounts], str]] = {
+    "launches": lambda kernel: str(kernel.launches),
+    "VGPRs": lambda kernel: str(kernel.registers["allocated"]),
+    "waves/SIMD": lambda kernel: f"{kernel.occupancy.waves_per_simd:g}",
+    "MFMA": lambda kernel: f"{kernel.mix['MFMA']:,}",
+    "FLOP": lambda kernel: count(kernel.flop),
+    "vL1D req": lambda kernel: f"{kernel.global_memory.traffic.requests:,}",
+    "hit": lambda kernel: percent(kernel.global_memory.l1_hit_rate),
+    "coalesc.": lambda kernel: percent(kernel.global_memory.coalescing),
+    "L2 hit": lambda kernel: percent(kernel.global_memory.l2_hit_rate),
+    "HBM": lambda kernel: size(kernel.hbm_bytes),
+    "LDS confl.": lambda kernel: percent(kernel.lds.conflict_rate),
+    "modelled": lambda k: "-" if k.timing is None else seconds(k.timing.seconds),
+}
+_NARROW_OVERVIEW = ("launches", "FLOP", "HBM", "modelled")
+
+
+def _overview(kernels: Sequence[KernelCounts], columns: Iterable[str], name_width: int) -> Table:
+    """Return one row for each kernel; longer names take several lines."""
     table = Table(box=None, pad_edge=False, title="Kernels", title_justify="left")
-    table.add_column("kernel", overflow="fold", max_width=32)
-    for heading in (
-        "launches",
-        "VGPRs",
-        "waves/SIMD",
-        "MFMA",
-        "FLOP",
-        "vL1D req",
-        "hit",
-        "coalesc.",
-        "L2 hit",
-        "HBM",
-        "LDS confl.",
-        "modelled",
-    ):
+    table.add_column("kernel", overflow="fold", max_width=name_width)
+    for heading in columns:
         table.add_column(heading, justify="right", no_wrap=True)
     for kernel in kernels:
-        memory = kernel.global_memory
-        table.add_row(
-            kernel.kernel,
-            str(kernel.launches),
-            str(kernel.registers["allocated"]),
-            f"{kernel.occupancy.waves_per_simd:g}",
-            f"{kernel.mix['MFMA']:,}",
-            count(kernel.flop),
-            f"{memory.traffic.requests:,}",
-            percent(memory.l1_hit_rate),
-            percent(memory.coalescing),
-            percent(memory.l2_hit_rate),
-            size(kernel.hbm_bytes),
-            percent(kernel.lds.conflict_rate),
-            "-" if kernel.timing is None else seconds(kernel.timing.seconds),
-        )
+        table.add_row(kernel.kernel, *(_OVERVIEW[heading](kernel) for heading in columns))
     return table
 
 
