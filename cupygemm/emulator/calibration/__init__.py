@@ -101,10 +101,9 @@ def render(found: Iterable[Figure]) -> str:
     """
     from rich.table import Table
 
-    from cupygemm.emulator.profiling.console import plain_console
+    from cupygemm.emulator.profiling.console import plain_console, text_of
 
-    output = io.StringIO()
-    console = plain_console(output, 100)
+    console = plain_console(100)
     shown = list(found)
     for (group, source), members in groupby(shown, key=lambda each: (each.group, each.source)):
         cases = list(members)
@@ -130,4 +129,4 @@ def render(found: Iterable[Figure]) -> str:
         console.print(line)
     console.print()
     console.print(_NOTE)
-    return "\n".join(line.rstrip() for line in output.getvalue().splitlines())
+    return text_of(console)

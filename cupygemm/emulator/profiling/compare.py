@@ -9,7 +9,6 @@ counts that differ.
 from __future__ import annotations
 
 import html
-import io
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -17,7 +16,7 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from cupygemm.emulator.profiling.console import WIDTH, plain_console
+from cupygemm.emulator.profiling.console import WIDTH, plain_console, text_of
 from cupygemm.emulator.profiling.counts import percent
 from cupygemm.emulator.profiling.kernel_profile import KernelProfile
 from cupygemm.emulator.profiling.modelled import seconds
@@ -84,7 +83,7 @@ class Comparison:
         str
             Lines of at most `width` columns.
         """
-        console = plain_console(io.StringIO(), width)
+        console = plain_console(width)
         console.print(Text(_headline(self.first, self.second)))
         for letter, kernel in zip("ab", (self.first, self.second), strict=True):
             found = verdict(kernel)
@@ -93,9 +92,7 @@ class Comparison:
         if self.differences:
             console.print(_cycles_table(self.differences))
         console.print(_counts_table(self.first, self.second))
-        output = console.file
-        assert isinstance(output, io.StringIO)
-        return "\n".join(line.rstrip() for line in output.getvalue().splitlines())
+        return text_of(console)
 
     def _repr_html_(self) -> str:
         headline, _, rest = str(self).partition("\n")

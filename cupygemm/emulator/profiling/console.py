@@ -1,8 +1,8 @@
-"""Where tables are written as plain text."""
+"""Tables as plain text."""
 
 from __future__ import annotations
 
-from typing import IO
+import io
 
 from rich.console import Console
 
@@ -10,17 +10,27 @@ WIDTH = 130
 """Columns of a line of text, where nothing else is asked for."""
 
 
-def plain_console(file: IO[str], width: int = WIDTH) -> Console:
-    """Return a console that writes text to a file, whatever Python runs in.
+def plain_console(width: int = WIDTH) -> Console:
+    """Return a console whose output `text_of` returns, whatever Python runs in.
 
-    rich takes a notebook to want its output shown there, and would leave the file empty.
+    rich takes a notebook to want its output shown there, and would keep nothing of it.
 
     Parameters
     ----------
-    file : text file
     width : int, optional
         Columns of a line.
     """
     return Console(
-        file=file, width=width, force_terminal=False, force_jupyter=False, color_system=None
+        file=io.StringIO(),
+        width=width,
+        force_terminal=False,
+        force_jupyter=False,
+        color_system=None,
     )
+
+
+def text_of(console: Console) -> str:
+    """Return what was printed to a plain console, without spaces at the ends of lines."""
+    output = console.file
+    assert isinstance(output, io.StringIO)
+    return "\n".join(line.rstrip() for line in output.getvalue().splitlines())

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from rich.table import Table
 from rich.text import Text
 
 from cupygemm.emulator.profiling.caches import Traffic
-from cupygemm.emulator.profiling.console import WIDTH, plain_console
+from cupygemm.emulator.profiling.console import WIDTH, plain_console, text_of
 from cupygemm.emulator.profiling.counts import counted, percent, ratio
 from cupygemm.emulator.profiling.kernel_counts import KernelCounts
 from cupygemm.emulator.profiling.modelled import rows, seconds
@@ -28,7 +27,7 @@ def render(kernels: Sequence[KernelCounts], width: int = WIDTH) -> str:
     """Return the tables of some kernels as text, in lines of `width` columns."""
     if not kernels:
         return "no launches"
-    console = plain_console(io.StringIO(), width)
+    console = plain_console(width)
     if len(kernels) > 1:
         wide = console.options.update(max_width=10 * WIDTH)
         for columns, name_width in ((_OVERVIEW, 32), (_OVERVIEW, 18), (_NARROW_OVERVIEW, 32)):
@@ -40,9 +39,7 @@ def render(kernels: Sequence[KernelCounts], width: int = WIDTH) -> str:
         console.print(Text(f"{title(kernel)}\nVerdict (modelled): {verdict(kernel)}"))
         console.print(_details(kernel))
     console.print(KINDS)
-    output = console.file
-    assert isinstance(output, io.StringIO)
-    return "\n".join(line.rstrip() for line in output.getvalue().splitlines())
+    return text_of(console)
 
 
 _OVERVIEW: Mapping[str, Callable[[KernelCounts], str]] = {

@@ -12,6 +12,7 @@ import threading
 
 from cupygemm.emulator.peers import Devices
 from cupygemm.emulator.runtime.hip_graph_parameters import GraphParameterFunctions
+from cupygemm.emulator.runtime.hip_memory import PointerAttributes
 from cupygemm.emulator.runtime.status import HipError, Status, store_int, store_size
 
 _FIRST_CONTEXT = 0xC0C0_0000  # a handle is this and the number of its device
@@ -20,19 +21,6 @@ _XGMI = 4  # HSA_AMD_LINK_INFO_TYPE_XGMI
 # hipPointer_attribute
 _MEMORY_TYPE, _DEVICE_POINTER, _HOST_POINTER, _MANAGED, _DEVICE = 2, 3, 4, 8, 9
 _RANGE_START, _RANGE_SIZE, _MAPPED = 11, 12, 13
-
-
-class _Attributes(ctypes.Structure):
-    """HIP's hipPointerAttribute_t."""
-
-    _fields_ = (
-        ("type", ctypes.c_int),
-        ("device", ctypes.c_int),
-        ("device_pointer", ctypes.c_size_t),
-        ("host_pointer", ctypes.c_size_t),
-        ("is_managed", ctypes.c_int),
-        ("flags", ctypes.c_uint),
-    )
 
 
 class _Thread(threading.local):
@@ -157,7 +145,7 @@ class ContextFunctions(GraphParameterFunctions):
         block = self.devices.memory.block(pointer)
         if block is None:
             raise HipError(Status.INVALID_VALUE, f"0x{pointer:x} is no memory of HIP's")
-        found = _Attributes()
+        found = PointerAttributes()
         self.hipPointerGetAttributes(ctypes.addressof(found), pointer)
         is_device = found.host_pointer == 0
         if attribute == _HOST_POINTER and is_device:

@@ -27,7 +27,7 @@ _ATTACHMENTS = (1, 2)  # hipMemAttachGlobal, hipMemAttachHost
 _CPU_DEVICE = -1  # hipCpuDeviceId: where managed memory may be wanted too
 
 
-class _PointerAttributes(ctypes.Structure):
+class PointerAttributes(ctypes.Structure):
     """HIP's hipPointerAttribute_t (ROCm 6 and later)."""
 
     _fields_ = (
@@ -77,7 +77,7 @@ class MemoryFunctions(Handles):
         store_size(total, size)
 
     def hipPointerGetAttributes(self, attributes: int, pointer: int) -> None:
-        found = _PointerAttributes.from_address(attributes)
+        found = PointerAttributes.from_address(attributes)
         block = self.devices.memory.block(pointer)
         if block is None:  # memory that HIP does not know: hipMemoryTypeUnregistered
             found.type, found.device, found.device_pointer = 0, -2, 0
