@@ -37,7 +37,7 @@ from cupygemm._build.private_dir import (
 
 __all__ = ["CacheError", "CacheWarning", "cache_dir", "get_or_build", "writable_dir"]
 
-# What a builder meets when it writes: a full disk, a full quota, a broken one, a read-only one.
+# Errors of a disk that cannot be written to: full, over quota, broken, read-only.
 _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS)
 _PROBE_BYTES = 1 << 20  # more than most entries
 _COMPILER_BYTES = 64 << 20  # what a compiler's own cache may take beside an entry

@@ -28,14 +28,14 @@ _MARGIN = 1 - 2.0**-16
 
 @dataclass(frozen=True)
 class Constants:
-    """How residues are put together.
+    """Constants by which a product is reconstructed from its residues.
 
     Attributes
     ----------
     high, low : tuple of float
         The weights of the residues, as sums of two parts.
     product_high, product_low : float
-        The product of the moduli, likewise.
+        The product of the moduli, as the sum of two parts.
     inverse : float
         One over that product.
     """

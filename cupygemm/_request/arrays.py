@@ -35,7 +35,7 @@ def as_array(function: str, name: str, array: Any) -> Array:
         return array
     if name == "out":
         _check_writable(function, array)
-    loaded = sys.modules.get("cupy")  # whoever has a CuPy array has imported CuPy
+    loaded = sys.modules.get("cupy")  # a caller that has a CuPy array has imported CuPy
     if loaded is not None and isinstance(array, loaded.ndarray):
         if hasattr(type(array), "index_map"):  # its memory is that of its chunks
             raise TypeError(

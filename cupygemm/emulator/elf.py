@@ -27,7 +27,7 @@ _BUNDLE_MAGIC = b"__CLANG_OFFLOAD_BUNDLE__"
 _NT_AMDGPU_METADATA = 32
 _MAX_GAPS = 64 << 20  # between segments: linkers leave pages, of at most some MiB
 _MAX_IMAGE = 2 << 30  # the parts of a code object address one another by 32 bits
-# What the readers of ELF and msgpack raise over bytes that are something else, or cut short.
+# The exceptions that the readers of ELF and msgpack raise for damaged or truncated bytes.
 _DAMAGE = (
     ELFError, ConstructError, ValueError, LookupError, TypeError, AttributeError, AssertionError,
     ArithmeticError, UnicodeError, EOFError, struct.error,

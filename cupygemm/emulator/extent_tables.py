@@ -79,7 +79,7 @@ class Array(NamedTuple):
 
 
 class Edit(NamedTuple):
-    """What distinguishes a list from an earlier one."""
+    """The difference between two lists: elements that the later one lacks, and that it adds."""
 
     removed: list[Any]
     added: list[Any]
@@ -137,7 +137,21 @@ def _num_shared(old: list[Any], new: list[Any]) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Tables:
-    """What is derived from one state of the blocks and arrays; extents are sorted by address."""
+    """The extents of one state of device memory, sorted by address.
+
+    Attributes
+    ----------
+    blocks, arrays : list
+        The allocations, and the arrays that CuPy's pool has placed in them.
+    carved : frozenset of Block
+        The blocks of which only the arrays inside are valid.
+    all_blocks, valid : list of Extent
+        The blocks, and what a kernel may access: blocks that are not carved, and arrays.
+    starts, ends : uint64 (len(valid),)
+        Addresses of the valid extents.
+    devices : int64 (len(valid),)
+        The devices that hold them.
+    """
 
     blocks: list[Block]
     arrays: list[Array]

@@ -54,7 +54,7 @@ class Owner:
 
 
 class Moment(NamedTuple):
-    """What was valid at some moment, and the newest serial then."""
+    """The tables at one moment, and the highest serial number of an extent until then."""
 
     tables: Tables
     newest: int

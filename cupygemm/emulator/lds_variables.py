@@ -83,7 +83,7 @@ class Variable:
     extents : tuple of int
         Of an array.
     alignment : int
-        That of its declaration.
+        The alignment that its declaration asks for, in bytes.
     offset : int
     """
 
@@ -96,12 +96,12 @@ class Variable:
 
     @property
     def natural_alignment(self) -> int:
-        """That of its type."""
+        """The alignment of its type, in bytes."""
         return min(self.element_bytes, 16)
 
     @property
     def size(self) -> int:
-        """Its bytes."""
+        """The bytes of the whole variable."""
         return self.element_bytes * math.prod(self.extents)
 
 

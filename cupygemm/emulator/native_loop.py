@@ -107,7 +107,7 @@ def _threads() -> int:
 
 
 class LoopRecorder(Protocol):
-    """What counts for a profile in C: `profiling.native_recorder`."""
+    """The recorder that the loop in C fills for a profile: `profiling.native_recorder`."""
 
     address: int
 
@@ -125,7 +125,7 @@ class LoopRecorder(Protocol):
 
 
 class LoopFollower(Protocol):
-    """What starts further batches in C: `following`."""
+    """The state with which the loop in C starts further batches: `following`."""
 
     def enter(self, loop: LoopStruct) -> None:
         """Prepare for a call of the loop; the first one is the start of a batch."""

@@ -16,7 +16,7 @@ MAX_INSTRUCTIONS = 1 << 17
 
 
 class Key(NamedTuple):
-    """What decides a program."""
+    """The key of a decoded program: equal keys decode alike."""
 
     image: bytes
     target: str

@@ -80,11 +80,11 @@ class State:
     alignment : bool
         Look for plain accesses that are not aligned to their size.
     findings : Findings
-        What happens with that which is found.
+        Decides whether a finding is an error, a warning or dropped.
     mode : int
         MODE of the waves of the executing group: waves that differ in it never form one group.
     current_pc : int
-        Byte offset of the executing instruction, for whoever keeps a history.
+        Byte offset of the executing instruction, for records of accesses.
     profile : bool
         Count bank conflicts and cache lines.
     lds_issued, vm_issued : int32 (waves,)

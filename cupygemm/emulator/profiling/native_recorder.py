@@ -44,7 +44,7 @@ class RecorderStruct(ctypes.Structure):
 
 
 class NativeRecorder:
-    """What C counts of one batch.
+    """The counts of one batch that the loop in C records.
 
     Parameters
     ----------

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Literal
 
 _HERE = Path(__file__).resolve().parent.parent
-# What zig defines when it compiles C++ itself, in place of libc++'s __config_site.
+# The macros that zig defines when it compiles C++ itself, instead of libc++'s __config_site.
 _CONFIGURATION = """
 _LIBCPP_ABI_VERSION=1 _LIBCPP_ABI_NAMESPACE=__1 _LIBCPP_HAS_THREADS=1 _LIBCPP_HAS_MONOTONIC_CLOCK
 _LIBCPP_HAS_TERMINAL _LIBCPP_DISABLE_VISIBILITY_ANNOTATIONS

@@ -47,7 +47,7 @@ class _FuncAttributes(ctypes.Structure):
 
 
 class ProgramFunctions(PitchedFunctions, PoolFunctions, DeviceFunctions, ModuleFunctions):
-    """What programs call beside CuPy's functions; a part of `HipRuntime`."""
+    """The functions that programs call and CuPy does not; a part of `HipRuntime`."""
 
     def __init__(self, devices: Devices) -> None:
         super().__init__(devices)

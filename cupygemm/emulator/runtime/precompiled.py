@@ -28,7 +28,7 @@ IMPLICIT = ("-include", "device/hip.h")
 # and other kinds of folders and further implicit headers are rare.
 _UNSHARED = ("-D", "-U", "-g", "-i")
 _CUPY_HEADERS = re.compile(r'(?:\s*#include (?:<cupy/[^>\n]+>|"cupy/[^"\n]+")[ \t]*\n)*')
-# What may include a file or depend on the time, in any spelling of the preprocessor.
+# Text that may include a file or depend on the time, in every spelling that a preprocessor takes.
 _NEEDS_EXPANSION = re.compile(r"include|import|embed|__(?:DATE|TIME|TIMESTAMP)__|\\\s*\n|\?\?/")
 
 
