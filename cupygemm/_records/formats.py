@@ -86,7 +86,7 @@ def parse_dtype(given: DTypeLike | None) -> np.dtype[Any] | None:
     Raises
     ------
     TypeError
-        The name is unknown.
+        It names no type.
     """
     if given is None or isinstance(given, np.dtype):
         return given
@@ -94,7 +94,13 @@ def parse_dtype(given: DTypeLike | None) -> np.dtype[Any] | None:
         dtype = named_dtype(given)
         if dtype is not None:
             return dtype
-    return np.dtype(given)
+    try:
+        return np.dtype(given)
+    except TypeError as err:
+        raise TypeError(
+            f"{given!r} is not a type; pass a NumPy dtype, or a name such as 'float32', "
+            "'bfloat16' or 'e4m3fn'"
+        ) from err
 
 
 def parse_precision(given: Any) -> Precision:

@@ -73,7 +73,7 @@ def test_shapes_as_numpy(cp):
         ),
         (((4, 5), (5, 6)), {"casting": "maybe"}, ValueError, r"casting must be one of .*'maybe'"),
         (((4, 5), (5, 6)), {"dtype": "M8[s]"}, TypeError, "dtype has dtype datetime64"),
-        (((4, 5), (5, 6)), {"dtype": ["f4"]}, TypeError, "must be 2- or 3-tuples"),
+        (((4, 5), (5, 6)), {"dtype": ["f4"]}, TypeError, "is not a type; pass a NumPy dtype"),
     ],
 )
 def test_refusals_leave_out_alone(cp, half, shapes, options, error, text):

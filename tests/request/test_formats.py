@@ -39,7 +39,7 @@ def test_a_tag_on_what_holds_something_else(dtype):
 def test_untagged_types_are_numpys():
     assert operand_dtype("x1", "format_a", U8, None) == U8
     assert (parse_dtype(None), parse_dtype("f4"), parse_dtype(int)) == (None, F32, np.dtype(int))
-    with pytest.raises(TypeError):
+    with pytest.raises(TypeError, match="'float8' is not a type"):
         parse_dtype("float8")
 
 
