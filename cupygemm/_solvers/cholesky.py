@@ -24,7 +24,7 @@ from cupygemm._solvers import blocks, small, tiles
 from cupygemm._solvers.ahead import beside
 from cupygemm._solvers.blocks import has_tile_kernels, is_ahead, outer_panels, outer_width
 from cupygemm._solvers.kernels import CHOLESKY_FINISH, CHOLESKY_PANEL, load
-from cupygemm._solvers.matrices import Matrices, adjoint
+from cupygemm._solvers.matrices import Matrices, adjoint, copied, empty
 from cupygemm._solvers.products import EXACT, Rounding, subtract_product
 from cupygemm._solvers.substitution import substitute
 from cupygemm._solvers.updates import panel_update
@@ -42,6 +42,25 @@ def is_small(n: int, dtype: np.dtype[Any]) -> bool:
     Where tiles are factored in one launch, a single tile takes less time than the largest of these.
     """
     return small.is_whole(n, dtype) and (n <= _MOST_BESIDE_TILES or not has_tile_kernels(dtype))
+
+
+def factored(a: Array, dtype: np.dtype[Any]) -> tuple[Matrices, Array]:
+    """Return the lower Cholesky factors of Hermitian matrices, and their info as of `factor`.
+
+    Parameters
+    ----------
+    a : cupy.ndarray
+        (..., n, n), not empty. Only the lower triangles matter.
+    dtype : numpy.dtype
+        The type to factor in.
+    """
+    n = a.shape[-1]
+    stack = a.reshape(-1, n, n)
+    if a.dtype == dtype and has_tile_kernels(dtype) and not is_small(n, dtype):
+        factors = empty(len(stack), n, n, dtype)
+        return factors, tiles.factor(factors, stack)
+    factors = copied(stack, dtype)
+    return factors, factor(factors)
 
 
 def factor(a: Matrices, rounding: Rounding = EXACT) -> Array:
@@ -63,12 +82,11 @@ def factor(a: Matrices, rounding: Rounding = EXACT) -> Array:
     import cupy
 
     n = a.n
+    if rounding == EXACT and not is_small(n, a.dtype) and tiles.factors_tiles(a):
+        return tiles.factor(a)
     info = cupy.zeros(a.batches, "int32")
     if is_small(n, a.dtype):
         small.factor_cholesky_in_place(a, info)
-        return info
-    if rounding == EXACT and tiles.factors_tiles(a):
-        tiles.factor(a, info)
         return info
     width = min(blocks.LIMITS.width, 16 if a.dtype.itemsize == 16 else 32)
     num_blocks = -(-n // width)

@@ -12,7 +12,7 @@ from cupygemm._request.keywords import common_keywords
 from cupygemm._solvers import cholesky as _cholesky
 from cupygemm._solvers import lu as _lu
 from cupygemm._solvers.errors import fetch, finite_flag, raise_not_definite
-from cupygemm._solvers.matrices import copied
+from cupygemm._solvers.matrices import adjoint, copied
 from cupygemm._solvers.operands import (
     factored_dtype,
     require_matrices,
@@ -203,11 +203,10 @@ def cho_factor(
         If ``a`` is not an array on a device, or its type cannot be factored.
     """
     a, dtype = square_matrices("cho_factor", a, halves=True)
-    factors = copied(a if lower else a.swapaxes(-1, -2).conj(), dtype)
-    if factors.array.size:
-        info = _cholesky.factor(factors)
-        triangle = finite_flag(a) if check_finite else None
-        raise_not_definite("cho_factor", fetch(info, triangle))
+    if not a.size:
+        return a.astype(dtype), bool(lower)
+    factors, info = _cholesky.factored(a if lower else adjoint(a), dtype)
+    raise_not_definite("cho_factor", fetch(info, finite_flag(a) if check_finite else None))
     result = factors.view.reshape(a.shape)
     return (result if lower else result.swapaxes(-1, -2).conj()), bool(lower)
 

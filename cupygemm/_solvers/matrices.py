@@ -115,10 +115,13 @@ def empty(batches: int, m: int, n: int, dtype: np.dtype[Any]) -> Matrices:
     """Return matrices with any contents."""
     import cupy
 
+    return Matrices(cupy.empty((batches, m, _pitch(n, dtype)), dtype), n)
+
+
+def _pitch(n: int, dtype: np.dtype[Any]) -> int:
     row_bytes = n * dtype.itemsize
     multiple: int = _ROW_BYTES if row_bytes > _ROW_BYTES else _SMALL_ROW_BYTES
-    pitch: int = max(-(-row_bytes // multiple), 1) * multiple // dtype.itemsize
-    return Matrices(cupy.empty((batches, m, pitch), dtype), n)
+    return max(-(-row_bytes // multiple), 1) * multiple // dtype.itemsize
 
 
 def zeros(batches: int, m: int, n: int, dtype: np.dtype[Any]) -> Matrices:
@@ -135,6 +138,18 @@ def copied(a: Array, dtype: np.dtype[Any]) -> Matrices:
     made = empty(batches, m, n, dtype)
     made.array[:, :, :n] = a.reshape(batches, m, n)
     return made
+
+
+def readable(a: Array, dtype: np.dtype[Any]) -> Matrices:
+    """Return a stack of matrices, (..., m, n), that nobody writes to, as a type.
+
+    They are copied only if their memory is not laid out as that of copies.
+    """
+    m, n = a.shape[-2:]
+    in_place = a.dtype == dtype and a.flags.c_contiguous and _pitch(n, dtype) == n
+    if in_place and a.size and a.data.ptr % _ROW_BYTES == 0:
+        return Matrices(a.reshape(-1, m, n), n)
+    return copied(a, dtype)
 
 
 def augmented(a: Array, b: Array, dtype: np.dtype[Any]) -> tuple[Matrices, int]:

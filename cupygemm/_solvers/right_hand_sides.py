@@ -8,7 +8,7 @@ import numpy as np
 
 from cupygemm._request.arrays import Array
 from cupygemm._solvers.errors import fetch, finite_flag
-from cupygemm._solvers.matrices import Matrices, copied
+from cupygemm._solvers.matrices import Matrices, copied, readable
 from cupygemm._solvers.operands import factored_dtype
 
 
@@ -50,12 +50,12 @@ def _mismatch(function: str, a: Array, b: Array) -> NoReturn:
 
 
 def stacked(a: Array, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Matrices:
-    """Return a matrix for all right-hand sides, or one for each."""
+    """Return a matrix for all right-hand sides, or one for each, to be read only."""
     import cupy
 
     n = a.shape[-1]
     single = int(np.prod(a.shape[:-2], dtype=np.int64)) == 1
-    return copied(
+    return readable(
         a.reshape(1, n, n) if single else cupy.broadcast_to(a, (*shape[:-2], n, n)), dtype
     )
 

@@ -6,7 +6,7 @@ from cupygemm._request.arrays import Array
 from cupygemm._solvers import blocks, tiles
 from cupygemm._solvers.kernels import TRIANGULAR_SOLVE, TRIANGULAR_VECTOR, load
 from cupygemm._solvers.matrices import Matrices
-from cupygemm._solvers.products import subtract_product
+from cupygemm._solvers.products import subtract_product, usual
 
 _THREADS, _VECTOR_THREADS = 64, 256
 _FEW_COLUMNS, _COLUMNS_OF_LAUNCH = 8, 4
@@ -187,10 +187,11 @@ def _subtract(
     across = slice(target[1], target[1] + columns)
     top = b.block(slice(target[0], target[0] + half), across)
     bottom = b.block(slice(target[0] + half, target[0] + n), across)
+    rounding = usual(b.dtype)
     if lower != transposed:
-        subtract_product(off, top, bottom)
+        subtract_product(off, top, bottom, rounding)
     else:
-        subtract_product(off, bottom, top)
+        subtract_product(off, bottom, top, rounding)
 
 
 def _launch(

@@ -19,7 +19,7 @@ from cupygemm._solvers.errors import (
     raise_not_definite,
     raise_singular,
 )
-from cupygemm._solvers.matrices import Matrices, augmented, copied
+from cupygemm._solvers.matrices import Matrices, adjoint, augmented, copied, readable
 from cupygemm._solvers.operands import (
     factored_dtype,
     real_dtype,
@@ -82,9 +82,10 @@ def cholesky(a: Any, /, *, upper: bool = False, stream: Any = None) -> Array:
         result, info = small.factor_cholesky(a, dtype)
         raise_not_definite("cholesky", fetch(info))
         return result
-    factors = copied(a.swapaxes(-1, -2).conj() if upper else a, dtype)
-    if factors.array.size:
-        raise_not_definite("cholesky", fetch(_cholesky.factor(factors)))
+    if not a.size:
+        return a.astype(dtype)
+    factors, info = _cholesky.factored(adjoint(a) if upper else a, dtype)
+    raise_not_definite("cholesky", fetch(info))
     result = factors.view.reshape(a.shape)
     return result.swapaxes(-1, -2).conj() if upper else result
 
@@ -242,14 +243,14 @@ def _solve(
     if not b.size:
         return cupy.empty(shape, dtype)
     if structure.kind == "triangular":
-        t, x = copied(a, dtype), copied(b, dtype)
+        t, x = readable(a, dtype), copied(b, dtype)
         info = zero_diagonal(t)
         raise_singular(function, fetch(info, finite))
         substitute(t, (0, 0), n, x, (0, 0), k, lower=structure.lower)
         return x.view.reshape(shape)
     if structure.kind == "positive":
-        factors, x = copied(a, dtype), copied(b, dtype)
-        info = _cholesky.factor(factors)
+        factors, info = _cholesky.factored(a, dtype)
+        x = copied(b, dtype)
         _cholesky.substitute_both(factors, x)
         raise_not_definite(function, fetch(info, finite))
         return x.view.reshape(shape)

@@ -44,26 +44,31 @@ def solves_tiles(n: int, b: Matrices, columns: int) -> bool:
     return TILE // 2 < n <= _MOST_ELEMENTS // columns and blocks.has_tile_kernels(b.dtype)
 
 
-def factor(a: Matrices, info: Array) -> None:
-    """Replace symmetric matrices by their lower Cholesky factors, with zeros above the diagonal.
+def factor(a: Matrices, source: Array | None = None) -> Array:
+    """Compute the lower Cholesky factors of symmetric matrices, with zeros above the diagonal.
 
     Parameters
     ----------
     a : Matrices
-        Square. Only the lower triangles are read.
-    info : cupy.ndarray
-        (batches,), int32, zeros. Becomes one more than the first column at which a matrix is not
-        positive definite.
+        Square. They become the factors.
+    source : cupy.ndarray, optional
+        (batches, n, n), of the type of `a`: the matrices. Those are `a` if it is not given.
+        Only the lower triangles are read.
+
+    Returns
+    -------
+    cupy.ndarray
+        (batches,), int32: one more than the first column at which a matrix is not positive
+        definite, or zero.
     """
-    strides = a.pitch, 1, a.stride
-    _launch(
-        a.dtype,
-        (a.address(0, 0), strides),
-        (a.address(0, 0), strides),
-        info.data.ptr,
-        (a.n, a.n, a.batches),
-        factors=True,
-        unit=False,
+    place = a.address(0, 0), (a.pitch, 1, a.stride)
+    if source is None:
+        of_source = place
+    else:
+        stride, row, column = (each // source.itemsize for each in source.strides)
+        of_source = source.data.ptr, (row, column, stride)
+    return _launch(
+        a.dtype, place, of_source, place, (a.n, a.n, a.batches), factors=True, unit=False
     )
 
 
@@ -98,35 +103,29 @@ def solve(
     """
     n, columns, batches = extents
     row, column, stride = b_strides
-    _launch(
-        dtype,
-        (b, (column, row, stride)),
-        (t, t_strides),
-        0,
-        (columns, n, batches),
-        factors=False,
-        unit=unit,
-    )
+    place = b, (column, row, stride)
+    _launch(dtype, place, place, (t, t_strides), (columns, n, batches), factors=False, unit=unit)
 
 
 def _launch(
     dtype: np.dtype[Any],
     c: tuple[int, Strides],
+    source: tuple[int, Strides],
     t: tuple[int, Strides],
-    info: int,
     extents: tuple[int, int, int],
     *,
     factors: bool,
     unit: bool,
-) -> None:
-    from cupy.cuda import alloc
+) -> Array:
+    """Enqueue the kernel, and return the info of each matrix, (batches,), int32."""
+    import cupy
 
     rows, n, batches = extents
     across, down = -(-rows // TILE), -(-n // TILE)
     num_tiles = batches * (down * (down + 1) // 2 if factors else across * down)
-    progress_bytes = 8 * (1 + batches * across)
-    progress = alloc(progress_bytes)
-    progress.memset_async(0, progress_bytes)
+    counters = 1 + batches * across  # of 64 bits, and then the info
+    state = cupy.zeros(2 * counters + batches, "int32")
+    start = int(state.data.ptr)
     _, units = blocks.current_limits()
     launch = _kernel(
         current_device(),
@@ -140,15 +139,18 @@ def _launch(
         (min(num_tiles, max(units - spared(), 1)), 1),
         c[0],
         *c[1],
+        source[0],
+        *source[1],
         t[0],
         *t[1],
-        progress.ptr,
-        info,
+        start,
+        start + 8 * counters,
         rows,
         n,
         batches,
         0,
     )
+    return state[2 * counters :]
 
 
 @functools.lru_cache(maxsize=1024)

@@ -9,7 +9,7 @@
 #include "hopper/cluster.cuh"
 #include "hopper/cp_async.cuh"
 #include "hopper/dependent_launch.cuh"
-#include "hopper/mma_sync.cuh"
+#include "hopper/tf32_terms.cuh"
 
 namespace cupygemm {
 
@@ -39,22 +39,6 @@ copy_lines(float *to, const float *from, i64 from_line, u32 has_lines, u32 has, 
                        present * 4);
     }
 }
-
-CUPYGEMM_INLINE u32 tf32_bits(float x) {
-    u32 bits;
-    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(x));
-    return bits;
-}
-
-// The terms of some numbers.
-template <u32 count> struct Terms {
-    u32 high[count], low[count];
-
-    CUPYGEMM_INLINE void set(u32 i, float x) {
-        high[i] = tf32_bits(x);
-        low[i] = tf32_bits(x - __uint_as_float(high[i]));
-    }
-};
 
 } // namespace cupygemm
 

@@ -4,7 +4,7 @@
 //
 //   X(p, q) = (C(p, q) - sum over k < q of X(p, k) T(q, k)^T) T(q, q)^-T,
 //
-// which one thread block computes, with C in registers, and stores in the place of C:
+// which one thread block computes, with C in registers, and stores in the place of C, or elsewhere:
 //
 //   claim a tile | products with other tiles, when these are finished | blocks of columns | ...
 //
@@ -14,11 +14,13 @@
 // instead. It and the tile below it are stored slab by slab, since the next tile on the diagonal
 // waits for them: that one is updated, and the one below is solved, while the first is factored.
 //
-// In a block of 8 columns, one thread substitutes each row. Products update the other columns, so
-// no triangle is inverted. The sums of an element have the same order on every GPU.
+// A tile is solved by blocks of 8 columns, with the inverses of T's blocks on the diagonal if these
+// are accurate; otherwise, and for factors of fp32, one thread substitutes each row. Products do
+// the rest. The sums of an element have the same order on every GPU.
 #include "config.hpp"
 #include "hopper/dependent_launch.cuh"
 #include "hopper/diagonal_block.cuh"
+#include "hopper/thread_sums.cuh"
 #include "hopper/tile_progress.cuh"
 #include "hopper/tile_sums.cuh"
 
@@ -27,6 +29,8 @@ namespace cupygemm {
 struct SolveTilesArgs {
     u64 c;                         // element (0, 0) of the first matrix
     i64 c_row, c_column, c_stride; // elements between rows, columns and matrices
+    u64 source;                    // what C is before; C itself, or a matrix that is only read
+    i64 source_row, source_column, source_stride;
     u64 t;
     i64 t_row, t_column, t_stride;
     u64 progress; // u64 counters: claimed tiles, and finished slabs of each matrix and row of tiles
@@ -34,13 +38,19 @@ struct SolveTilesArgs {
     i32 rows, n;  // of C, and columns
     i32 batches, unused;
 };
-static_assert(sizeof(SolveTilesArgs) == 96,
+static_assert(sizeof(SolveTilesArgs) == 128,
               "SolveTilesArgs must match the dtype that the launcher packs");
 
 constexpr u32 threads = 256;
 constexpr u32 stages = 4, num_blocks = tile_rows / block;
 constexpr S most_growth = 32;
 constexpr u32 part = factors ? slab : tile_rows; // columns of T(q, q) that are waited for together
+template <class Real, bool of_factors> struct SumsOf {
+    using Type = TileSums<Real>;
+};
+template <> struct SumsOf<float, true> {
+    using Type = ThreadSums;
+};
 template <u32 depth> using OfTriangle =
     TileOperand<S, tile_rows, depth, Config::triangle_rows_adjacent, Config::triangle_together,
                 threads>;
@@ -48,7 +58,7 @@ using Left = TileOperand<S, tile_rows, slab, Config::rows_adjacent, Config::toge
 using Right = OfTriangle<slab>;
 using Triangle = OfTriangle<tile_rows>;
 using Narrow = TileOperand<S, tile_rows, block, false, 1, threads>;
-using Sums = TileSums<S, Config::rows_adjacent, Config::triangle_rows_adjacent>;
+using Sums = SumsOf<S, factors>::Type;
 static_assert(Narrow::pitch == block_pitch, "fragments are read from blocks of columns, too");
 constexpr u32 stage_elements = Left::elements + Right::elements;
 static_assert(Triangle::elements <= stages * stage_elements, "the triangle must fit in the ring");
@@ -231,27 +241,33 @@ CUPYGEMM_INLINE void zero_mirrored(const SolveTilesArgs &args, const Tile &tile,
             to[i * args.c_row] = 0;
 }
 
-// Call visit(sum, place) for the sums of the thread, in some blocks of columns, that are inside the
-// matrix.
-template <class Visit> CUPYGEMM_INLINE void access(const SolveTilesArgs &args, const Tile &tile,
-                                                   Sums &sums, u32 first, u32 end,
-                                                   const Visit &visit) {
+// Call visit(sum, row, column) for the sums of the thread, in some blocks of columns, that are
+// inside the matrix.
+template <class Visit>
+CUPYGEMM_INLINE void inside(const Tile &tile, Sums &sums, u32 first, u32 end, const Visit &visit) {
     const u32 rows = tile.x.rows - tile.p * tile_rows, columns = tile.t.rows - tile.q * tile_rows;
-    const i64 row = Config::rows_adjacent ? 1 : args.c_row;
-    const i64 column = Config::rows_adjacent ? args.c_column : 1;
     if (rows >= tile_rows && columns >= tile_rows)
-        sums.for_each(first, end,
-                      [&](S &sum, u32 r, u32 c) { visit(sum, tile.c + r * row + c * column); });
+        sums.for_each(first, end, visit);
     else
         sums.for_each(first, end, [&](S &sum, u32 r, u32 c) {
             if (r < rows && c < columns)
-                visit(sum, tile.c + r * row + c * column);
+                visit(sum, r, c);
         });
+}
+
+CUPYGEMM_INLINE void load(const SolveTilesArgs &args, const Tile &tile, Sums &sums) {
+    const S *const from = tile.source;
+    sums.for_each(0, num_blocks, [](S &sum, u32, u32) { sum = 0; });
+    inside(tile, sums, 0, num_blocks,
+           [&](S &sum, u32 r, u32 c) { sum = from[r * args.source_row + c * args.source_column]; });
 }
 
 CUPYGEMM_INLINE void store(const SolveTilesArgs &args, const Tile &tile, Sums &sums, u32 first,
                            u32 end) {
-    access(args, tile, sums, first, end, [](S &sum, S *place) { *place = sum; });
+    const i64 row = Config::rows_adjacent ? 1 : args.c_row;
+    const i64 column = Config::rows_adjacent ? args.c_column : 1;
+    inside(tile, sums, first, end,
+           [&](S &sum, u32 r, u32 c) { tile.c[r * row + c * column] = sum; });
 }
 
 // Factor a block of columns of a tile on the diagonal, one row by each of 128 threads.
@@ -318,8 +334,7 @@ CUPYGEMM_INLINE void solve_parts(const SolveTilesArgs &args, Shared &shared, con
 CUPYGEMM_INLINE void solve_tile(const SolveTilesArgs &args, Shared &shared, const Tile &tile,
                                 u32 thread, i32 *info) {
     Sums sums(thread);
-    sums.for_each(0, num_blocks, [](S &sum, u32, u32) { sum = 0; });
-    access(args, tile, sums, 0, num_blocks, [](S &sum, S *place) { sum = *place; });
+    load(args, tile, sums);
     products(shared, tile, thread, sums);
     if (factors && tile.p == tile.q)
         factor_tile(args, shared, tile, thread, info, sums);
@@ -360,10 +375,14 @@ extern "C" __global__ void __launch_bounds__(256)
         const u32 p = number - column + (factors ? q : 0);
         S *const c = reinterpret_cast<S *>(args.c) + matrix * args.c_stride;
         const S *const t = reinterpret_cast<const S *>(args.t) + matrix * args.t_stride;
+        const S *const source =
+            reinterpret_cast<const S *>(args.source) + matrix * args.source_stride;
         const Tile tile{p,
                         q,
                         {c, args.c_row, args.c_column, rows, n},
                         {t, args.t_row, args.t_column, n, n},
+                        source + p * tile_rows * args.source_row +
+                            q * tile_rows * args.source_column,
                         c + p * tile_rows * args.c_row + q * tile_rows * args.c_column,
                         args.progress + 8 * (1 + matrix * num_p)};
         solve_tile(args, shared, tile, thread, reinterpret_cast<i32 *>(args.info) + matrix);

@@ -17,6 +17,7 @@ constexpr u32 last_thread = Config::threads - 1;
 struct Tile {
     u32 p, q;
     TileSource<Config::Scalar> x, t;
+    const Config::Scalar *source; // its first element, and where it is stored
     Config::Scalar *c;
     u64 done; // the counters of the matrix's rows of tiles
 

@@ -1,26 +1,24 @@
 // The sums of a tile of 128 x 128 in the registers of 256 threads, from operands in shared memory.
 //
-// In fp64, mma.sync multiplies. In fp32, each thread multiplies 8 rows by 8 columns, which are
-// spread over the tile, so that all threads have work until its last columns.
+// Each of eight warps has 16 rows, and multiplies by mma.sync: in fp64, or in fp32 by three
+// products of tf32 terms.
 #pragma once
 
+#include "hopper/tf32_terms.cuh"
 #include "hopper/tile_operand.cuh"
 
 namespace cupygemm {
 
-// `rows_adjacent` and `columns_adjacent` say how the operands lie in shared memory.
-template <class S, bool rows_adjacent, bool columns_adjacent> struct TileSums;
-
-// Eight warps with 16 rows each. A lane's sums of a row and a block of 8 columns are also elements
-// of A as mma.sync takes them, with k = 2 t and 2 t + 1.
-template <bool rows_adjacent, bool columns_adjacent>
-struct TileSums<double, rows_adjacent, columns_adjacent> {
+// A lane's sums of a row and a block of 8 columns are also elements of A as mma.sync takes them,
+// with k = 2 t and 2 t + 1.
+template <class S> struct FragmentsOfTile {
     static constexpr bool multiplies_inverses = true;
     static constexpr u32 blocks = 16; // of 8 columns
-    double value[blocks][4];          // (block of columns, element of mma.sync)
+    S value[blocks][4];               // (block of columns, element of mma.sync)
     u32 lane, row;                    // the warp's first row
 
-    CUPYGEMM_INLINE explicit TileSums(u32 thread) : lane(thread % 32), row(thread / 32 * 16) {}
+    CUPYGEMM_INLINE explicit FragmentsOfTile(u32 thread)
+        : lane(thread % 32), row(thread / 32 * 16) {}
 
     // The end of the blocks that meet the diagonal of the tile, or are to its left.
     CUPYGEMM_INLINE u32 end_at_diagonal() const { return row / 8 + 2; }
@@ -35,6 +33,12 @@ struct TileSums<double, rows_adjacent, columns_adjacent> {
                 for (u32 e = 0; e < 4; ++e)
                     visit(value[j][e], row + lane / 4 + e / 2 * 8, j * 8 + lane % 4 * 2 + e % 2);
     }
+};
+
+template <class S> struct TileSums;
+
+template <> struct TileSums<double> : FragmentsOfTile<double> {
+    using FragmentsOfTile<double>::FragmentsOfTile;
 
     // Subtract left right^T for 8 k, in the blocks of columns from `first` on, up to `end`.
     template <class Left, class Right> CUPYGEMM_INLINE void
@@ -115,96 +119,139 @@ private:
     }
 };
 
-struct alignas(16) FourFloats {
-    float value[4];
-};
+template <> struct TileSums<float> : FragmentsOfTile<float> {
+    using FragmentsOfTile<float>::FragmentsOfTile;
 
-// 16 x 16 threads. If the elements of an operand are adjacent along k, a thread has every 16th row;
-// otherwise it has two groups of 4 rows. It reads 16 bytes at a time in both cases, without bank
-// conflicts.
-template <bool rows_adjacent, bool columns_adjacent>
-struct TileSums<float, rows_adjacent, columns_adjacent> {
-    static constexpr bool multiplies_inverses = false;
-    float value[8][8]; // (row, column)
-    u32 row, column;   // of the thread, among 16
-
-    CUPYGEMM_INLINE explicit TileSums(u32 thread) : row(thread / 16), column(thread % 16) {}
-
-    template <bool adjacent> CUPYGEMM_INLINE static u32 place(u32 thread, u32 i) {
-        return adjacent ? 4 * thread + i % 4 + i / 4 * 64 : thread + 16 * i;
-    }
-
-    template <class Visit> CUPYGEMM_INLINE void for_each(u32 first, u32 end, const Visit &visit) {
+    // As for fp64.
+    template <class Left, class Right> CUPYGEMM_INLINE void
+    subtract(const float *left, const float *right, u32 right_k, u32 first, u32 end) {
+        const Terms<4> a = load<Left, Right>(left, 0);
 #pragma unroll
-        for (u32 j = 0; j < 8; ++j) {
-            const u32 c = place<columns_adjacent>(column, j);
-            if (c / 8 >= first && c / 8 < end)
+        for (u32 j = 0; j < blocks; j += together) {
+            if (j + together <= first || j >= end)
+                continue;
+            Columns b;
+            set(b, [&](u32 i, u32 e) { return element<Right>(right, j + i, right_k, e); });
+            if (j >= first && j + together <= end)
+                mma_terms(value + j, a, b);
+            else
 #pragma unroll
-                for (u32 i = 0; i < 8; ++i)
-                    visit(value[i][j], place<rows_adjacent>(row, i), c);
+                for (u32 i = 0; i < together; ++i)
+                    if (j + i >= first && j + i < end) {
+                        const Terms<2> column[] = {b[i]};
+                        mma_terms(value + j + i, a, column);
+                    }
         }
     }
 
-    CUPYGEMM_INLINE u32 end_at_diagonal() const { return 16; }
-
-    template <class Left, class Right> CUPYGEMM_INLINE void
-    subtract(const float *left, const float *right, u32 right_k, u32 first, u32 end) {
-        subtract_steps<8, Left, Right>(left, right, right_k, first, end, [] {});
-    }
-
+    // Elements of B are loaded four blocks ahead, and of A one step.
     template <u32 depth, class Left, class Right, class Between> CUPYGEMM_INLINE void
     subtract_all(const float *left, const float *right, const Between &between) {
-        subtract_steps<depth, Left, Right>(left, right, 0, 0, 16, between);
+        constexpr u32 steps = depth / 8;
+        Terms<4> a = load<Left, Right>(left, 0), next_a = a;
+        float ahead[together][2];
+        const auto load_columns = [&](u32 j, u32 k) {
+#pragma unroll
+            for (u32 i = 0; i < together; ++i)
+#pragma unroll
+                for (u32 e = 0; e < 2; ++e)
+                    ahead[i][e] = element<Right>(right, j + i, k, e);
+        };
+        load_columns(0, 0);
+#pragma unroll
+        for (u32 step = 0; step < steps; ++step) {
+            if (step == 1)
+                between();
+#pragma unroll
+            for (u32 j = 0; j < blocks; j += together) {
+                Columns b;
+                set(b, [&](u32 i, u32 e) { return ahead[i][e]; });
+                const bool last = j + together == blocks;
+                if (step + last < steps)
+                    load_columns((j + together) % blocks, (step + last) * 8);
+                if (j == 0 && step + 1 < steps)
+                    next_a = load<Left, Right>(left, (step + 1) * 8);
+                mma_terms(value + j, a, b);
+            }
+            a = next_a;
+        }
+    }
+
+    template <class Triangle> CUPYGEMM_INLINE void
+    solve(const float *triangle, const float *inverses, u32 pitch, u32 first, u32 end) {
+        const u32 g = lane / 4, t = lane % 4;
+#pragma unroll
+        for (u32 b = 0; b < blocks; ++b) {
+            if (b < first || b >= end)
+                continue;
+            const float *const inverse = inverses + (b * 8 + g) * pitch + 2 * t;
+            Terms<2> of_inverse[1];
+            of_inverse[0].set(0, inverse[0]);
+            of_inverse[0].set(1, inverse[1]);
+            float (&x)[4] = value[b];
+            const Terms<4> sums = rows_of(x, 1);
+            x[0] = x[1] = x[2] = x[3] = 0;
+            mma_terms(&x, sums, of_inverse);
+            const Terms<4> negative = rows_of(x, -1);
+            const auto of_triangle = [&](u32 j, u32 e) {
+                return triangle[Triangle::place(j * 8 + g, b * 8 + 2 * t + e)];
+            };
+#pragma unroll
+            for (u32 j = 0; j < blocks; j += together) {
+                if (j > b) {
+                    Columns columns;
+                    set(columns, [&](u32 i, u32 e) { return of_triangle(j + i, e); });
+                    mma_terms(value + j, negative, columns);
+                    continue;
+                }
+#pragma unroll
+                for (u32 i = j; i < j + together; ++i)
+                    if (i > b) {
+                        Terms<2> column[1];
+                        set(column, [&](u32, u32 e) { return of_triangle(i, e); });
+                        mma_terms(value + i, negative, column);
+                    }
+            }
+        }
     }
 
 private:
-    template <u32 depth, class Left, class Right, class Between>
-    CUPYGEMM_INLINE void subtract_steps(const float *left, const float *right, u32 right_k,
-                                        u32 first, u32 end, const Between &between) {
+    static constexpr u32 together = 4; // blocks of columns
+    using Columns = Terms<2>[together];
+
+    template <u32 count, class Element>
+    CUPYGEMM_INLINE static void set(Terms<2> (&b)[count], const Element &element) {
 #pragma unroll
-        for (u32 k = 0; k < depth; k += 4) {
-            if (k == 4)
-                between();
-            float a[8][4], b[8][4]; // (row, k), (column, k)
-            load<Left, rows_adjacent>(left, row, k, a);
-            load<Right, columns_adjacent>(right, column, right_k + k, b);
+        for (u32 i = 0; i < count; ++i)
 #pragma unroll
-            for (u32 j = 0; j < 8; ++j) {
-                const u32 block = place<columns_adjacent>(column, j) / 8;
-                if (block >= first && block < end)
-#pragma unroll
-                    for (u32 l = 0; l < 4; ++l)
-#pragma unroll
-                        for (u32 i = 0; i < 8; ++i)
-                            value[i][j] = fma_of(-a[i][l], b[j][l], value[i][j]);
-            }
-        }
+            for (u32 e = 0; e < 2; ++e)
+                b[i].set(e, element(i, e));
     }
 
-    template <class Operand, bool adjacent>
-    CUPYGEMM_INLINE static void load(const float *tile, u32 thread, u32 k, float (&x)[8][4]) {
-        const auto four = [&](u32 at, u32 along) {
-            return *reinterpret_cast<const FourFloats *>(tile + Operand::place(at, along));
-        };
-        if constexpr (Operand::of_rows) {
+    // A block of sums as elements of A, times 1 or -1.
+    CUPYGEMM_INLINE static Terms<4> rows_of(const float (&x)[4], float sign) {
+        Terms<4> a;
 #pragma unroll
-            for (u32 l = 0; l < 4; ++l)
+        for (u32 e = 0; e < 4; ++e)
+            a.set(e, sign * x[e % 2 * 2 + e / 2]);
+        return a;
+    }
+
+    // Element `half` of a lane along k, such that the lanes read different banks.
+    template <class Right> CUPYGEMM_INLINE u32 place_of(u32 half) const {
+        return Right::of_rows ? 2 * (lane % 4) + half : lane % 4 + 4 * half;
+    }
+    template <class Right>
+    CUPYGEMM_INLINE float element(const float *right, u32 j, u32 k, u32 half) const {
+        return right[Right::place(j * 8 + lane / 4, k + place_of<Right>(half))];
+    }
+    template <class Left, class Right>
+    CUPYGEMM_INLINE Terms<4> load(const float *left, u32 k) const {
+        Terms<4> a;
 #pragma unroll
-                for (u32 i = 0; i < 8; i += 4) {
-                    const FourFloats rows = four(place<adjacent>(thread, i), k + l);
-#pragma unroll
-                    for (u32 r = 0; r < 4; ++r)
-                        x[i + r][l] = rows.value[r];
-                }
-        } else {
-#pragma unroll
-            for (u32 i = 0; i < 8; ++i) {
-                const FourFloats along = four(place<adjacent>(thread, i), k);
-#pragma unroll
-                for (u32 l = 0; l < 4; ++l)
-                    x[i][l] = along.value[l];
-            }
-        }
+        for (u32 e = 0; e < 4; ++e)
+            a.set(e, -left[Left::place(row + e % 2 * 8 + lane / 4, k + place_of<Right>(e / 2))]);
+        return a;
     }
 };
 

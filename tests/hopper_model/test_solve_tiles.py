@@ -15,8 +15,9 @@ from tests.hopper_model.device import HostKernel, Model
 THREADS = 256
 
 
-def run(dtype, c, t, info, extents, *, factors, unit=False):
-    """Launch the kernel as the solvers do; `c` and `t` are addresses with three strides."""
+def run(dtype, c, t, info, extents, *, factors, unit=False, source=None):
+    """Launch the kernel as the solvers do; the places are addresses with three strides."""
+    source = source or c
     rows, n, batches = extents
     rows_adjacent, together = tiles._way(np.dtype(dtype), *c)
     triangle_rows_adjacent, triangle_together = tiles._way(np.dtype(dtype), *t)
@@ -37,6 +38,8 @@ def run(dtype, c, t, info, extents, *, factors, unit=False):
         SOLVE_TILES.arguments,
         c[0],
         *c[1],
+        source[0],
+        *source[1],
         t[0],
         *t[1],
         progress.ctypes.data,
@@ -75,6 +78,26 @@ def test_factors(batches, n, dtype):
     assert not info.any()
     np.testing.assert_allclose(a, expected, rtol=0, atol=n * np.finfo(dtype).eps)
     assert np.isnan(whole[:, :, n:]).all()
+
+
+@pytest.mark.parametrize("dtype", "df")
+def test_factors_of_matrices_elsewhere(dtype):
+    """They are read with their own strides, and stay."""
+    n = 140
+    rng = np.random.default_rng(n)
+    x = rng.standard_normal((2, n, n))
+    matrix = (x @ x.swapaxes(-1, -2) / n + np.eye(n)).astype(dtype)
+    upper = np.where(np.tri(n, dtype=bool).T, matrix, np.nan).astype(dtype)
+    kept = upper.copy()
+    whole, a = stacked((2, n, n), dtype)
+    info = np.zeros(2, np.int32)
+    place = whole.ctypes.data, (whole.shape[2], 1, whole[0].size)
+    source = upper.ctypes.data, (1, n, n * n)
+    run(dtype, place, place, info, (n, n, 2), factors=True, source=source)
+    expected = np.linalg.cholesky(matrix.astype("d"))
+    assert not info.any()
+    np.testing.assert_allclose(a, expected, rtol=0, atol=n * np.finfo(dtype).eps)
+    np.testing.assert_array_equal(upper, kept)
 
 
 @pytest.mark.one_in(4)
@@ -127,18 +150,23 @@ def test_the_first_column_that_is_not_positive():
     assert info[0] == 134
 
 
-def test_an_ill_conditioned_triangle_is_substituted():
+@pytest.mark.parametrize(("dtype", "diagonal"), [("d", 1e-3), ("f", 0.13)])
+def test_an_ill_conditioned_triangle_is_substituted(dtype, diagonal):
     """Products with the inverses of its blocks would be inexact."""
     n, columns = 140, 8
-    whole, t = stacked((1, n, n), "d")
-    t[0] = np.tril(np.full((n, n), -0.1), -1) + np.eye(n) * 1e-3
-    _, x = stacked((1, n, columns), "d")
-    b = t[0] @ np.random.default_rng(3).standard_normal((n, columns))
-    x[0] = b
-    places = (x.ctypes.data, (1, x.strides[1] // 8, 0)), (t.ctypes.data, (whole.shape[2], 1, 0))
-    run("d", *places, None, (columns, n, 1), factors=False)
-    error = np.abs(t[0] @ x[0] - b)
-    assert (error <= 10 * n * 2.0**-53 * (np.abs(t[0]) @ np.abs(x[0]))).all()
+    whole, t = stacked((1, n, n), dtype)
+    t[0] = np.tril(np.full((n, n), -0.1), -1) + np.eye(n) * diagonal
+    _, x = stacked((1, n, columns), dtype)
+    x[0] = t[0].astype("d") @ np.random.default_rng(3).standard_normal((n, columns))
+    b = x[0].astype("d")
+    places = (
+        (x.ctypes.data, (1, x.strides[1] // x.itemsize, 0)),
+        (t.ctypes.data, (whole.shape[2], 1, 0)),
+    )
+    run(dtype, *places, None, (columns, n, 1), factors=False)
+    triangle, solution = t[0].astype("d"), x[0].astype("d")
+    error, size = np.abs(triangle @ solution - b), np.abs(triangle) @ np.abs(solution)
+    assert (error <= 10 * n * np.finfo(dtype).eps / 2 * size).all()
 
 
 @pytest.mark.parametrize("scale", [1e-310, 1e-300, 1e307])

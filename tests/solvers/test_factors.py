@@ -36,6 +36,28 @@ def test_lu_solve(cp, draw, dtype, trans):
     assert_like(linalg.lu_solve(factors, cp.asarray(b[:, 0]), trans=trans), expected)
 
 
+@pytest.mark.parametrize("n", [32, 33])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_operands_stay_and_may_be_views(cp, draw, dtype, n):
+    """Matrices whose rows are aligned are read in place."""
+    every_other = cp.asarray(draw((2 * n, 2 * n), dtype))[::2, ::2] + 4 * n * cp.eye(n, dtype=dtype)
+    wide = cp.zeros((n, 2 * n), dtype)
+    wide[:, ::2] = every_other + every_other.T
+    b = cp.asarray(draw((n, 20), dtype))
+    for matrix in (
+        wide[:, ::2],
+        cp.ascontiguousarray(wide[:, ::2]),
+        cp.asfortranarray(every_other),
+    ):
+        a, right = matrix.get(), b.get()
+        x = linalg.solve_triangular(matrix, b, lower=True)
+        assert_like(x, scipy.linalg.solve_triangular(a, right, lower=True))
+        definite_matrix = a + a.T
+        assert_like(linalg.cholesky(matrix + matrix.T), np.linalg.cholesky(definite_matrix))
+        assert (matrix.get() == a).all()
+        assert (b.get() == right).all()
+
+
 def test_one_factorisation_serves_a_stack(cp, draw):
     a, b = draw((5, 5)), draw((3, 5, 2))
     factors = linalg.lu_factor(cp.asarray(a))

@@ -1,0 +1,87 @@
+// The sums of a tile of 128 x 128 by fused multiplications and additions, for factors of fp32.
+//
+// Sums of many products by mma.sync lose more: the instruction does not round its sums to nearest.
+#pragma once
+
+#include "hopper/tile_operand.cuh"
+
+namespace cupygemm {
+
+struct alignas(16) FourFloats {
+    float value[4];
+};
+
+// 16 x 16 threads. A thread multiplies every 16th row by every 16th column, so that all threads
+// have work until the last columns of the tile. It reads 16 bytes at a time, without bank
+// conflicts, so elements of a row are adjacent.
+struct ThreadSums {
+    static constexpr bool multiplies_inverses = false;
+    float value[8][8]; // (row, column)
+    u32 row, column;   // of the thread, among 16
+
+    CUPYGEMM_INLINE explicit ThreadSums(u32 thread) : row(thread / 16), column(thread % 16) {}
+
+    CUPYGEMM_INLINE static u32 place(u32 thread, u32 i) { return thread + 16 * i; }
+
+    template <class Visit> CUPYGEMM_INLINE void for_each(u32 first, u32 end, const Visit &visit) {
+#pragma unroll
+        for (u32 j = 0; j < 8; ++j) {
+            const u32 c = place(column, j);
+            if (c / 8 >= first && c / 8 < end)
+#pragma unroll
+                for (u32 i = 0; i < 8; ++i)
+                    visit(value[i][j], place(row, i), c);
+        }
+    }
+
+    CUPYGEMM_INLINE u32 end_at_diagonal() const { return 16; }
+
+    template <class Left, class Right> CUPYGEMM_INLINE void
+    subtract(const float *left, const float *right, u32 right_k, u32 first, u32 end) {
+        subtract_steps<8, Left, Right>(left, right, right_k, first, end, [] {});
+    }
+
+    template <u32 depth, class Left, class Right, class Between> CUPYGEMM_INLINE void
+    subtract_all(const float *left, const float *right, const Between &between) {
+        subtract_steps<depth, Left, Right>(left, right, 0, 0, 16, between);
+    }
+
+private:
+    template <u32 depth, class Left, class Right, class Between>
+    CUPYGEMM_INLINE void subtract_steps(const float *left, const float *right, u32 right_k,
+                                        u32 first, u32 end, const Between &between) {
+#pragma unroll
+        for (u32 k = 0; k < depth; k += 4) {
+            if (k == 4)
+                between();
+            float a[8][4], b[8][4]; // (row, k), (column, k)
+            load<Left>(left, row, k, a);
+            load<Right>(right, column, right_k + k, b);
+#pragma unroll
+            for (u32 j = 0; j < 8; ++j) {
+                const u32 block = place(column, j) / 8;
+                if (block >= first && block < end)
+#pragma unroll
+                    for (u32 l = 0; l < 4; ++l)
+#pragma unroll
+                        for (u32 i = 0; i < 8; ++i)
+                            value[i][j] = fma_of(-a[i][l], b[j][l], value[i][j]);
+            }
+        }
+    }
+
+    template <class Operand>
+    CUPYGEMM_INLINE static void load(const float *tile, u32 thread, u32 k, float (&x)[8][4]) {
+        static_assert(!Operand::of_rows, "elements of a row must be adjacent");
+#pragma unroll
+        for (u32 i = 0; i < 8; ++i) {
+            const FourFloats along =
+                *reinterpret_cast<const FourFloats *>(tile + Operand::place(place(thread, i), k));
+#pragma unroll
+            for (u32 l = 0; l < 4; ++l)
+                x[i][l] = along.value[l];
+        }
+    }
+};
+
+} // namespace cupygemm
