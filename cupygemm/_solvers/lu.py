@@ -27,7 +27,7 @@ from cupygemm._solvers.blocks import current_limits, is_ahead, lu_panel_blocks, 
 from cupygemm._solvers.delayed_updates import Update, joined, steps
 from cupygemm._solvers.lu_blocks import factor_panel
 from cupygemm._solvers.matrices import Matrices
-from cupygemm._solvers.products import EXACT, Rounding, subtract_product
+from cupygemm._solvers.products import Rounding, subtract_product, usual
 from cupygemm._solvers.substitution import substitute
 from cupygemm._solvers.swaps import Moves, move, trace
 
@@ -54,7 +54,7 @@ class LuFactors:
 def factor(
     a: Matrices,
     columns: int | None = None,
-    rounding: Rounding = EXACT,
+    rounding: Rounding | None = None,
     *,
     identity: int | None = None,
 ) -> LuFactors:
@@ -66,14 +66,16 @@ def factor(
     columns : int, optional
         The columns to factor. Those behind them are right-hand sides, which become L^-1 P times
         themselves.
-    rounding : Rounding
-        Of the operands of the products that update the matrix behind a panel.
+    rounding : Rounding, optional
+        Of the operands of the products that update the matrix behind a panel; that of `usual` if it
+        is not given.
     identity : int, optional
         The first column of an identity behind the matrix, which becomes L^-1, without the
         permutation. Only its columns up to those of a panel's rows take part.
     """
     import cupy
 
+    rounding = usual(a.dtype) if rounding is None else rounding
     k = min(a.m, a.n if columns is None else columns)
     pivots = cupy.empty((a.batches, k), "int32")
     info = cupy.zeros(a.batches, "int32")

@@ -49,14 +49,8 @@ def panel_update(
     m, n, k = extents
     places = a.address(*left), a.address(*right), a.address(*target)
     aligned = not any(address % _VECTOR_BYTES for address in places[:2])
-    if (
-        aligned
-        and not hermitian
-        and k <= _DEPTH
-        and a.dtype.char == "d"
-        and has_tile_kernels(a.dtype)
-    ):
-        launch = _load_block(a)
+    if aligned and not hermitian and k <= _DEPTH and has_tile_kernels(a.dtype):
+        launch = _load_block(a) if a.dtype.char == "d" else _load_product(replaces=False)
     else:
         launch = _load(a.dtype, hermitian=hermitian)
     arguments = (
