@@ -88,7 +88,7 @@ def usual(dtype: np.dtype[Any]) -> Rounding:
     """Return how factorisations multiply numbers of a type on the current device.
 
     As in the type, except that numbers of float32 are sums of two tf32 terms where that takes less
-    time: 2^-22 of a product is lost.
+    time: less than 2^-19 of a product is lost.
     """
     nearly = dtype.char == "f" and has_tile_kernels(dtype)
     return ROUNDINGS["tf32x3"] if nearly else EXACT

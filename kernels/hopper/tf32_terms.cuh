@@ -1,26 +1,24 @@
 // fp32 numbers as sums of two tf32 terms, for products by mma.sync.
 //
-// Three of the four products of terms are added, the smallest first. What is left out is 2^-22 of a
-// product or less.
+// Three of the four products of terms are added, the smallest first. What is lost is less than
+// 2^-19 of a product.
 #pragma once
 
 #include "hopper/mma_sync.cuh"
 
 namespace cupygemm {
 
-CUPYGEMM_INLINE u32 tf32_bits(float x) {
-    u32 bits;
-    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(x));
-    return bits;
-}
+constexpr u32 tf32_fraction = 0x1fff; // the bits of fp32 that tf32 lacks
 
 // The terms of some numbers: those of a lane in a fragment of A, or of B.
 template <u32 count> struct Terms {
     u32 high[count], low[count];
 
+    // The first term is rounded to nearest and the second is truncated, by integer operations:
+    // cvt.rna.tf32 is a sequence of five.
     CUPYGEMM_INLINE void set(u32 i, float x) {
-        high[i] = tf32_bits(x);
-        low[i] = tf32_bits(x - __uint_as_float(high[i]));
+        high[i] = (f32_bits(x) + (tf32_fraction + 1) / 2) & ~tf32_fraction;
+        low[i] = f32_bits(x - float_of_bits(high[i])) & ~tf32_fraction;
     }
 };
 
