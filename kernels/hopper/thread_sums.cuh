@@ -1,6 +1,7 @@
 // The sums of a tile of 128 x 128 by fused multiplications and additions, for factors of fp32.
 //
-// Sums of many products by mma.sync lose more: the instruction does not round its sums to nearest.
+// Sums of tf32 terms by mma.sync are less exact there, and took longer
+// (docs/explanation/factorisations_measured.rst).
 #pragma once
 
 #include "hopper/tile_operand.cuh"
