@@ -108,6 +108,16 @@ def longest_wait(inst: Instruction) -> int:
     return 1 if inst.scalar_writes & _M0_MASK else 0
 
 
+def registers_that_matter(inst: Instruction) -> tuple[int, int] | None:
+    """Return the vector and the scalar registers, as masks, whose readers alone may have to wait.
+
+    None means that other instructions may have to wait, too; `may_depend` tells which.
+    """
+    if not is_valu(inst) or inst.scalar_writes & _EXEC_MASK:
+        return None
+    return inst.vector_writes, inst.scalar_writes
+
+
 def may_depend(inst: Instruction, follower: Instruction) -> bool:
     """Tell whether an instruction could require a wait after another one.
 

@@ -28,6 +28,7 @@ from cupygemm.emulator.wait_pairs import (
     longest_wait,
     may_depend,
     mfma_passes,
+    registers_that_matter,
     same_pipeline,
     waits_between,
 )
@@ -146,18 +147,22 @@ def _is_harmless(
     instruction counts as one wait state, and the shadow does not shrink, so no hazard is missed.
     Where it does not suffice, as at a branch, the search does.
     """
-    inst = shadow.inst
+    inst, registers = shadow.inst, registers_that_matter(shadow.inst)
     for states in range(length):
         follower = at(place)
         if follower is None:
             return True
         if follower.mnemonic.startswith(_LEAVES):
             return False
+        place += follower.size
+        if registers is not None:
+            vector, scalar = registers
+            if not (vector & follower.vector_reads or scalar & follower.scalar_reads):
+                continue
         if may_depend(inst, follower) and any(
             wait.states > states for wait in waits_between(shadow, follower, target)
         ):
             return False
-        place += follower.size
     return True
 
 

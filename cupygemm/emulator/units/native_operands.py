@@ -153,9 +153,10 @@ def set_mode(
         record.scale = float_mode.OUTPUT_SCALE[omod]
     if not exact:
         record.flushes = result == "f32"
-        for half in record.sources:
-            for source, kind in zip(half, kinds, strict=False):
-                source.flushes = kind in ("f32", "bf16")
+        if "f32" in kinds or "bf16" in kinds:
+            for half in record.sources[: record.passes]:
+                for source, kind in zip(half, kinds, strict=False):
+                    source.flushes = kind in ("f32", "bf16")
     return mask, value & mask
 
 
