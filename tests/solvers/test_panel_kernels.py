@@ -76,6 +76,7 @@ def test_panels_stay_in_registers_on_hopper(kind, constants, char):
     assert local == 0
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("char", "rows", "most"), [("f", 2, 0), ("d", 1, 0), ("d", 2, 112)])
 def test_blocks_that_are_factored_by_products_stay_in_registers(char, rows, most):
     """With two rows of float64, 32 threads of a workgroup lack a few for the small factors."""
@@ -86,8 +87,8 @@ def test_blocks_that_are_factored_by_products_stay_in_registers(char, rows, most
     assert local <= most
 
 
-@pytest.mark.one_in(2)
-@pytest.mark.parametrize("char", "fdFD")
+@pytest.mark.one_in(4)
+@pytest.mark.parametrize("char", "dfFD")
 def test_no_update_of_float64_shares_an_sm_with_a_panel(char):
     most_of_block, of_sm, of_system = 227 << 10, 228 << 10, 1 << 10
     size = words(np.dtype(char))

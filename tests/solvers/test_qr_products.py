@@ -7,6 +7,7 @@ import pytest
 
 from cupygemm._solvers.kernels import QR_PANEL, load
 from tests.solvers.conftest import unit
+from tests.tables import swept
 
 WIDTH = 32
 
@@ -42,7 +43,10 @@ def drawn(m, n, dtype="d"):
 
 
 @pytest.mark.covering
-@pytest.mark.parametrize(("m", "threads", "rows"), [(120, 64, 2), (64, 64, 1), (250, 256, 1)])
+@pytest.mark.parametrize(
+    ("m", "threads", "rows"),
+    [(120, 64, 2), (128, 64, 2), (250, 256, 1), *swept((64, 64, 1), width=3)],
+)
 @pytest.mark.parametrize("dtype", "fd")
 def test_a_block_is_factored_by_products(cp, m, threads, rows, dtype):
     a = drawn(m, WIDTH, dtype)
