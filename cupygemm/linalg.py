@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import Any, SupportsIndex
 
 from cupygemm._products import gufuncs, products
-from cupygemm._products.chains import matrix_power, multi_dot
+from cupygemm._products.chains import multi_dot
 from cupygemm._products.matmul import matmul as _matmul
 from cupygemm._request.arrays import Array, as_arrays
 from cupygemm._request.keywords import common_keywords
@@ -27,6 +27,7 @@ from cupygemm._solvers.factors import (
 )
 from cupygemm._solvers.inverses import inv
 from cupygemm._solvers.orthogonal import lstsq, pinv, qr
+from cupygemm._solvers.powers import matrix_power
 from cupygemm._solvers.refinement import SolveInfo
 from cupygemm._solvers.systems import cholesky, det, slogdet, solve
 

@@ -1,12 +1,12 @@
-"""Products of several matrices: `multi_dot` in the cheapest order, and `matrix_power`."""
+"""Products of several matrices: `multi_dot`, in the cheapest order."""
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
-from typing import Any, SupportsIndex
+from typing import Any
 
-from cupygemm._products.matmul import matmul
+import numpy as np
+
 from cupygemm._products.products import dot
 from cupygemm._request.arrays import Array, as_array, one_device
 from cupygemm._request.keywords import common_keywords
@@ -33,8 +33,9 @@ def multi_dot(arrays: Sequence[Any], *, out: Any = None, stream: Any = None) -> 
     Raises
     ------
     ValueError
-        If there are fewer than two arrays, the inner extents of neighbours differ, or an array has
-        a wrong number of axes.
+        If there are fewer than two arrays, or the inner extents of neighbours differ.
+    numpy.linalg.LinAlgError
+        If an array has a wrong number of axes.
     TypeError
         If an argument is not an array on a device, or the types have no product.
     """
@@ -47,7 +48,9 @@ def multi_dot(arrays: Sequence[Any], *, out: Any = None, stream: Any = None) -> 
         inside = 0 < index < len(factors) - 1
         if x.ndim != 2 and (inside or x.ndim != 1):
             axes = "2" if inside else "1 or 2"
-            raise ValueError(f"multi_dot: {name} has shape {x.shape}; it must have {axes} axes")
+            raise np.linalg.LinAlgError(
+                f"multi_dot: {name} has shape {x.shape}; it must have {axes} axes"
+            )
     if len(factors) == 2:
         return dot(factors[0], factors[1], out)
     first = factors[0].shape if factors[0].ndim == 2 else (1, *factors[0].shape)
@@ -98,60 +101,3 @@ def cheapest_order(extents: Sequence[int]) -> dict[tuple[int, int], int]:
                 for s in range(start, end)
             )
     return splits
-
-
-@common_keywords
-def matrix_power(a: Any, n: SupportsIndex, *, stream: Any = None) -> Array:
-    """Square matrices to an integer power, as `numpy.linalg.matrix_power`.
-
-    Parameters
-    ----------
-    a : cupy.ndarray
-        Matrices, (..., m, m).
-    n : int
-        The exponent. 0 gives the identity; a negative exponent gives a power of the inverse, which
-        `cupy.linalg.inv` computes.
-    stream : cupy.cuda.Stream, optional
-        As for `matmul`.
-
-    Returns
-    -------
-    cupy.ndarray
-        The power, of the shape of ``a``.
-
-    Raises
-    ------
-    ValueError
-        If the matrices are not square.
-    TypeError
-        If ``a`` is not an array on a device, or ``n`` is not an integer.
-
-    Notes
-    -----
-    The power is computed by repeated squaring, in at most ``2 * log2(n)`` products.
-    """
-    import cupy
-
-    a = as_array("matrix_power", "a", a)
-    if a.ndim < 2 or a.shape[-1] != a.shape[-2]:
-        raise ValueError(f"matrix_power: a has shape {a.shape}; the matrices must be square")
-    try:
-        power = operator.index(n)
-    except TypeError as err:
-        raise TypeError(f"matrix_power: n is {n!r}; it must be an integer") from err
-    if power == 0:
-        identity = cupy.empty_like(a)
-        identity[...] = cupy.eye(a.shape[-1], dtype=a.dtype)
-        return identity
-    if power < 0:
-        a, power = cupy.linalg.inv(a), -power
-    if power == 1:
-        return a.copy()
-    result, square = None, a
-    while True:
-        if power & 1:
-            result = square if result is None else matmul(result, square)
-        power >>= 1
-        if not power:
-            return result
-        square = matmul(square, square)

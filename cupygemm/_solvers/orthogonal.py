@@ -145,7 +145,7 @@ def lstsq(
         Right-hand sides, (m,) or (m, k).
     rcond : float, optional
         Singular values of at most `rcond` times the largest count as zeros. By default the type's
-        machine precision times the larger of m and n; with -1, machine precision.
+        machine precision times the larger of m and n; if negative, machine precision.
     stream : cupy.cuda.Stream, optional
         As for `cupygemm.matmul`.
 
@@ -185,26 +185,28 @@ def lstsq(
     real = real_dtype(dtype)
     (m, n), vector = a.shape, b.ndim == 1
     columns = b[:, None] if vector else b
-    empty = cupy.empty(0, real)
-    if not a.size or not b.size:
-        x = cupy.zeros((n, columns.shape[1]), dtype)
-        return (x[:, 0] if vector else x), empty, 0, cupy.zeros(min(m, n), real)
-    x, s, smallest = _minimum(a.astype(dtype, copy=False), columns, rcond)
+    count = columns.shape[1]
+    if not count:  # the rank and the singular values are those of any right-hand side
+        columns = cupy.zeros((m, 1), dtype)
+    if a.size:
+        x, s, smallest = _minimum(a.astype(dtype, copy=False), columns, rcond)
+    else:
+        x, s, smallest = cupy.zeros((n, columns.shape[1]), dtype), cupy.zeros((1, min(m, n)), real), 0
     recorded, used = is_capturing(), (s > smallest).sum()
     rank = used if recorded else int(used)
     if m > n and (recorded or rank == n):
         residual = columns.astype(dtype) - matmul(a.astype(dtype, copy=False), x)
-        squares = (residual.real**2 + residual.imag**2).sum(axis=0)
+        squares = (residual.real**2 + residual.imag**2).sum(axis=0)[:count]
     else:
-        squares = empty
-    return (x[:, 0] if vector else x), squares.astype(real, copy=False), rank, s[0]
+        squares = cupy.empty(0, real)
+    return (x[:, 0] if vector else x[:, :count]), squares.astype(real, copy=False), rank, s[0]
 
 
 def _minimum(a: Array, b: Array, rcond: float | None) -> tuple[Array, Array, Array]:
     """Return the solution, the singular values (1, k) and the largest that counts as zero."""
     (m, n), dtype = a.shape, a.dtype
     epsilon = float(np.finfo(dtype).eps)
-    relative = epsilon * max(m, n) if rcond is None else epsilon if rcond == -1 else rcond
+    relative = epsilon * max(m, n) if rcond is None else epsilon if rcond < 0 else rcond
     if m >= n:
         values = decompose(a[None])
         smallest = values.s[:, :1] * relative

@@ -207,6 +207,17 @@ def test_matrix_power(cp, power):
     check(cp, linalg.matrix_power, np.linalg.matrix_power, a, power)
 
 
+def test_a_power_of_an_inverse(cp):
+    a = np.asarray([[2, 1], [1, 1]])
+    power = linalg.matrix_power(cp.asarray(a), -3)
+    np.testing.assert_allclose(cp.asnumpy(power), np.linalg.matrix_power(a, -3), rtol=1e-14)
+
+
+def test_a_singular_matrix_has_no_negative_power(cp):
+    with pytest.raises(np.linalg.LinAlgError, match="pivot 1 is zero"):
+        linalg.matrix_power(cp.ones((2, 2)), -2)
+
+
 def test_matrix_transpose_is_a_view(cp):
     x = cp.asarray(integers((2, 3, 4)))
     view = linalg.matrix_transpose(x)

@@ -75,6 +75,25 @@ def test_least_squares(cp, draw, dtype, m, n, rank):
         assert_like(s, expected[3])
 
 
+@pytest.mark.parametrize(
+    ("m", "n", "columns"), [(4, 2, 0), (2, 4, 0), (4, 0, 2), (4, 0, 0), (0, 4, 2), (0, 0, 0)]
+)
+def test_least_squares_without_elements(cp, draw, m, n, columns):
+    a, b = draw((m, n)), draw((m, columns))
+    expected = np.linalg.lstsq(a, b, rcond=None)
+    got = linalg.lstsq(cp.asarray(a), cp.asarray(b))
+    assert got[2] == expected[2]
+    for one, other in zip(got[:2] + got[3:], expected[:2] + expected[3:], strict=True):
+        assert_like(one, other)
+
+
+def test_a_negative_cutoff_is_machine_precision(cp):
+    a = np.diag([1.0, 0.5, 0])
+    x, _, rank, _ = linalg.lstsq(cp.asarray(a), cp.ones(3), -3.0)
+    assert rank == 2
+    np.testing.assert_allclose(x.get(), [1, 2, 0], rtol=1e-14)
+
+
 @pytest.mark.covering
 @pytest.mark.parametrize("dtype", MOST_TYPES)
 @pytest.mark.parametrize(("m", "n"), [(7, 4), (4, 7)])
