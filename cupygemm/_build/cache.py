@@ -34,6 +34,7 @@ from cupygemm._build.private_dir import (
     temporary_dir,
     warn_of,
 )
+from cupygemm._build.source_text import bytes_of
 
 __all__ = ["CacheError", "CacheWarning", "cache_dir", "get_or_build", "writable_dir"]
 
@@ -295,7 +296,7 @@ def _seal_of(data: bytes) -> str:
 def _digest_of(key: Iterable[str | bytes]) -> str:
     state = hashlib.sha256()
     for part in key:
-        data = part.encode() if isinstance(part, str) else part
+        data = bytes_of(part) if isinstance(part, str) else part
         state.update(b"%c%d:" % (b"s" if isinstance(part, str) else b"b", len(data)))
         state.update(data)
     return state.hexdigest()[:40]

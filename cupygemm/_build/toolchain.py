@@ -25,6 +25,7 @@ from typing import Literal
 
 from cupygemm._build.cache import writable_dir
 from cupygemm._build.private_dir import check_of_the_system
+from cupygemm._build.source_text import read_source
 
 MINIMUM_CLANG = 22
 ToolchainName = Literal["rocm", "clang", "zig"]
@@ -157,7 +158,7 @@ class Toolchain:
             arguments += ["-E", "-P", str(source), "-o", str(output)]
             what = f"{source.name} does not compile for {target}"
             run(what, self._clang(), arguments)
-            return output.read_text(errors="replace")
+            return read_source(output)
 
     def assemble(self, source: Path, output: Path, *, target: str, link: bool = True) -> str:
         """Assemble assembly text to a code object.

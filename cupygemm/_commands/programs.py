@@ -43,6 +43,7 @@ def code_object_of(path: Path, target: str | None, options: str | None) -> Any:
             raise ValueError(f"--options are for the compiler, but {path} is already compiled")
         yield path
         return
+    from cupygemm._build.source_text import read_source
     from cupygemm._build.toolchain import CompileError
     from cupygemm.emulator.runtime.compile import InvalidOption, compile_program
 
@@ -50,7 +51,7 @@ def code_object_of(path: Path, target: str | None, options: str | None) -> Any:
     words = ["-gline-tables-only", f"-fdebug-compilation-dir={folder}", f"-I{folder}"]
     try:
         compiled = compile_program(
-            path.read_text(),
+            read_source(path),
             path.name,
             target_name=target or _detect.DEFAULT_TARGET,
             options=[*words, *shlex.split(options or "")],

@@ -191,7 +191,11 @@ def lstsq(
     if a.size:
         x, s, smallest = _minimum(a.astype(dtype, copy=False), columns, rcond)
     else:
-        x, s, smallest = cupy.zeros((n, columns.shape[1]), dtype), cupy.zeros((1, min(m, n)), real), 0
+        x, s, smallest = (
+            cupy.zeros((n, columns.shape[1]), dtype),
+            cupy.zeros((1, min(m, n)), real),
+            0,
+        )
     recorded, used = is_capturing(), (s > smallest).sum()
     rank = used if recorded else int(used)
     if m > n and (recorded or rank == n):

@@ -12,6 +12,8 @@ from pathlib import Path
 
 from elftools.elf.elffile import ELFFile
 
+from cupygemm._build.source_text import bytes_of
+
 SECTION = ".cupygemm.source"
 # ELF: of the file's header, from the place of the section headers on; and a section's header.
 _TABLES, _TABLES_AT = struct.Struct("<QIHHHHHH"), 0x28
@@ -31,7 +33,7 @@ def with_source(code: bytes, name: str, source: str) -> bytes:
         What the compiler calls the program.
     source : str
     """
-    text = f"{name}\0{source}".encode()
+    text = bytes_of(f"{name}\0{source}")
     if len(text) > _LARGEST:
         return code
     start, *others, size, count, names_at = _TABLES.unpack_from(code, _TABLES_AT)

@@ -65,6 +65,14 @@ def test_a_code_object(invoke: Callable[..., Any], tmp_path: Path) -> None:
     assert kernel["modelled"]["clock_mhz"] == 1500
 
 
+def test_source_in_another_encoding(invoke: Callable[..., Any], tmp_path: Path) -> None:
+    source = tmp_path / "latin.hip"
+    text = "// größe\n__global__ void k(int* x) { x[threadIdx.x] = 1; }\n"
+    source.write_bytes(text.encode("latin-1"))
+    result = invoke(source, "--args", "i32[64]")
+    assert result.exit_code == 0, result.output
+
+
 def test_a_code_object_for_people(invoke: Callable[..., Any], tmp_path: Path) -> None:
     picture = tmp_path / "timeline.png"
     words = (*ADD, "--block", "64,1", "--listing", "--source", "--timeline", picture)

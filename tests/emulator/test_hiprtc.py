@@ -217,6 +217,18 @@ def test_the_stand_in_hipcc_compiles(cp: ModuleType) -> None:
         cp.RawModule(code=STORE, backend="nvcc").get_function("store")
 
 
+def test_a_source_in_another_encoding_keeps_its_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUPYGEMM_HIPCC_TARGET", "gfx942")
+    source, output = tmp_path / "latin.hip", tmp_path / "latin.hsaco"
+    for letter in (b"\xf6", b"\xe4"):  # the text with its includes differs by this byte only
+        text = b'// gr\xf6\xdfe\n__constant__ char name[] = "[%s]";\n' % letter
+        source.write_bytes(b'extern "C" ' + text)
+        assert hipcc.main(["--genco", str(source), "-o", str(output)]) == 0
+        assert b"[%s]" % letter in output.read_bytes()
+
+
 def test_environments_have_a_hipcc_each(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another environment's hipcc, which names its own headers, does not replace this one."""
     mine = hipcc.publish("gfx942")

@@ -18,6 +18,7 @@ from cupygemm._backends.cdna.config import GemmConfig
 from cupygemm._backends.cdna.resources import Resources, read_resources
 from cupygemm._backends.cdna.source import ENTRY, generate
 from cupygemm._build.cache import get_or_build
+from cupygemm._build.source_text import write_source
 from cupygemm._build.toolchain import CompileError, Toolchain, ToolchainError, find_toolchain
 from cupygemm._records.problem import GemmProblem
 
@@ -104,7 +105,7 @@ def _compiler(text: str, target: str) -> tuple[str, tuple[str, ...], Callable[[P
 
 def _build_with_clang(toolchain: Toolchain, text: str, target: str, output: Path) -> None:
     source = output.with_suffix(".hip")
-    source.write_text(text)
+    write_source(source, text)
     toolchain.compile_hip(source, output, target=target, options=OPTIONS)
 
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cupygemm._build.cache import get_or_build
+from cupygemm._build.source_text import read_source, write_source
 from cupygemm._build.toolchain import CompileError, Toolchain, find_toolchain
 from cupygemm.emulator import kept_source, source_findings
 from cupygemm.emulator.elf import open_elf, pointed_to
@@ -127,11 +128,11 @@ def compile_program(
         work = Path(folder)
         title = Path(name).name or "program.hip"
         file = work / ("kernel.cu" if _HASHED.fullmatch(title) else title)
-        file.write_text(source + _references(expressions))
+        write_source(file, source + _references(expressions))
         for title, text in (headers or {}).items():
             header = work / "include" / title.lstrip("/")
             header.parent.mkdir(parents=True, exist_ok=True)
-            header.write_text(text)
+            write_source(header, text)
         program = _Program(toolchain, file, target_name, options, expressions, rtc)
         libraries = cxx_library.SMALL, cxx_library.full() if "#include" in source else None
         try:
@@ -151,7 +152,7 @@ def preprocess_program(
     with tempfile.TemporaryDirectory(prefix="cupygemm-hiprtc-") as folder:
         work = Path(folder)
         file = work / (Path(name).name or "program.hip")
-        file.write_text(source)
+        write_source(file, source)
         program = _Program(find_toolchain(), file, target_name, options, (), rtc=False)
         try:
             return program.preprocess(_arguments(program, cxx_library.SMALL))
@@ -197,7 +198,7 @@ class _Program:
             # The digest is in the code, too, since equal texts may include different headers.
             key = [self.toolchain.version, headers_digest(), KEEP_NAMES, self.target_name, text]
             if self.keeps_source:
-                key += [*_LINES, self.file.read_text()]
+                key += [*_LINES, read_source(self.file)]
             key += [*library.options, str(larger is None), *self.options, "\0", *self.expressions]
 
             def compile_it(output: Path) -> None:
@@ -220,7 +221,7 @@ class _Program:
     @functools.cached_property
     def keeps_source(self) -> bool:
         """Whether reports quote its lines: it is a user's, compiled by hiprtc."""
-        return self.rtc and not source_findings.is_generated(self.file.read_text())
+        return self.rtc and not source_findings.is_generated(read_source(self.file))
 
     def preprocess(self, arguments: Sequence[str]) -> str:
         """Return the program's text with its includes."""
@@ -251,13 +252,13 @@ class _Program:
             headers=headers,
         )
         lowered = _lowered(object_file, self.expressions)
-        found = source_findings.comments(file.read_text(), log.replace(f"{file.parent}/", ""))
+        found = source_findings.comments(read_source(file), log.replace(f"{file.parent}/", ""))
         objects = [object_file, self._comments(found)]
         log += toolchain.link(objects, binary, target=self.target_name)
         head = json.dumps({"log": log.replace(f"{file.parent}/", ""), "lowered": lowered})
         code = binary.read_bytes()
         if self.keeps_source:
-            code = kept_source.with_source(code, file.name, file.read_text())
+            code = kept_source.with_source(code, file.name, read_source(file))
         output.write_bytes(head.encode() + b"\n" + code)
 
     def _comments(self, found: Sequence[str]) -> Path:
@@ -266,12 +267,12 @@ class _Program:
         # changed, so the code contains the versions of the compiler and of the headers.
         version = f'\t.ident "cupygemm {self.toolchain.version} {headers_digest()}"\n'
         source = self.file.with_name("comments.s")
-        source.write_text("".join([version, *found]))
+        write_source(source, "".join([version, *found]))
 
         def assemble(output: Path) -> None:
             self.toolchain.assemble(source, output, target=self.target_name, link=False)
 
-        return get_or_build("comments", [self.target_name, source.read_text()], ".o", assemble)
+        return get_or_build("comments", [self.target_name, read_source(source)], ".o", assemble)
 
 
 @functools.cache

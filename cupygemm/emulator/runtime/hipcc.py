@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cupygemm._build.cache import publish_script
+from cupygemm._build.source_text import bytes_of, read_source
 from cupygemm._build.toolchain import CompileError
 from cupygemm.emulator.runtime.compile import (
     HEADERS,
@@ -76,12 +77,11 @@ def main(arguments: Sequence[str]) -> int:
     if len(sources) != 1 or (known.genco and known.output is None):
         parser.error("one source file, and an output for --genco, are needed")
     source, target_name = sources[0], os.environ["CUPYGEMM_HIPCC_TARGET"]
-    text = source.read_text()
+    text = read_source(source)
     try:
         if known.preprocess:
-            sys.stdout.write(
-                preprocess_program(text, source.name, target_name=target_name, options=options)
-            )
+            full = preprocess_program(text, source.name, target_name=target_name, options=options)
+            sys.stdout.buffer.write(bytes_of(full))
         else:
             compiled = compile_program(
                 text, source.name, target_name=target_name, options=options, rtc=False

@@ -15,6 +15,7 @@ import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from cupygemm._build.source_text import bytes_of
 from cupygemm._build.toolchain import CompileError, ToolchainError
 from cupygemm.emulator.runtime.answering import answering
 from cupygemm.emulator.runtime.compile import Compiled, InvalidOption, compile_program
@@ -143,10 +144,10 @@ class HiprtcRuntime:
         store_size(lowered, ctypes.addressof(known.lowered[wanted]))
 
     def hiprtcGetProgramLogSize(self, program: int, size: int) -> None:
-        store_size(size, len(self._program(program).log.encode()) + 1)
+        store_size(size, len(bytes_of(self._program(program).log)) + 1)
 
     def hiprtcGetProgramLog(self, program: int, log: int) -> None:
-        data = self._program(program).log.encode() + b"\0"
+        data = bytes_of(self._program(program).log) + b"\0"
         ctypes.memmove(log, data, len(data))
 
     # CuPy takes the code for text like PTX and drops its last byte, so a zero byte ends it.

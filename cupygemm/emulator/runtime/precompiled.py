@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from cupygemm._build.cache import get_or_build
+from cupygemm._build.source_text import read_source, write_source
 from cupygemm._build.toolchain import CompileError, Toolchain
 
 # The option for HIP's implicit header, which the precompiled one replaces.
@@ -81,7 +82,7 @@ def headers_of(
         or (file.parent / "include").exists()
     ):
         return None
-    program = file.read_text()
+    program = read_source(file)
     beginning = _CUPY_HEADERS.match(program)
     assert beginning is not None
     shared = tuple(argument for argument in arguments if str(file.parent) not in argument)
@@ -148,7 +149,7 @@ def _precompile(
     """Return the precompiled headers and their text; None if they do not compile."""
     with tempfile.TemporaryDirectory(prefix="cupygemm-headers-") as folder:
         file = Path(folder, "headers.hpp")
-        file.write_text(includes + "\n")
+        write_source(file, includes + "\n")
         try:
             text = toolchain.preprocess(file, target=target_name, options=[*arguments, "-dD"])
             path = get_or_build(

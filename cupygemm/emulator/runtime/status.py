@@ -5,6 +5,8 @@ from __future__ import annotations
 import ctypes
 import enum
 
+from cupygemm._build.source_text import text_of
+
 
 class Status(enum.IntEnum):
     """The values of hipError_t that the runtime returns; all are listed in errors.def."""
@@ -71,4 +73,4 @@ def text_at(where: int) -> str:
     """
     if not where:
         raise HipError(Status.INVALID_VALUE, "a string is a null pointer")
-    return ctypes.string_at(where).decode()
+    return text_of(ctypes.string_at(where))

@@ -10,6 +10,8 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from cupygemm._build.source_text import write_source
+
 _NAME = "cupygemm_macros.h"
 # Names that begin with an underscore are the implementation's, and headers test them and NDEBUG.
 _OF_THE_PROGRAM = re.compile(r"-([DU])(?!_|NDEBUG\b)(\w+(?:\(.*?\))?)(?:=(.*))?", re.DOTALL)
@@ -49,5 +51,5 @@ def write(lines: Sequence[str], folder: Path) -> list[str]:
     if not lines:
         return []
     path = folder / _NAME
-    path.write_text("".join(['#line 1 "<command line>"\n', *lines]))
+    write_source(path, "".join(['#line 1 "<command line>"\n', *lines]))
     return [f"-include{path}"]
