@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -133,7 +134,7 @@ def _empty(stack: tuple[int, ...], m: int, n: int, dtype: np.dtype[Any], mode: s
 
 @common_keywords
 def lstsq(
-    a: Any, b: Any, rcond: float | None = None, *, stream: Any = None
+    a: Any, b: Any, rcond: Any = None, *, stream: Any = None
 ) -> tuple[Array, Array, int | Array, Array]:
     """Compute a least-squares solution of ``a @ x = b``, as `numpy.linalg.lstsq`.
 
@@ -182,6 +183,10 @@ def lstsq(
             "or (m, k)"
         )
     dtype = factored_dtype("lstsq", a, b)
+    if not (
+        rcond is None or isinstance(rcond, numbers.Real) or getattr(rcond, "shape", None) == ()
+    ):
+        raise TypeError(f"lstsq: rcond is {rcond!r}; it must be a real number or None")
     real = real_dtype(dtype)
     (m, n), vector = a.shape, b.ndim == 1
     columns = b[:, None] if vector else b
@@ -206,7 +211,7 @@ def lstsq(
     return (x[:, 0] if vector else x[:, :count]), squares.astype(real, copy=False), rank, s[0]
 
 
-def _minimum(a: Array, b: Array, rcond: float | None) -> tuple[Array, Array, Array]:
+def _minimum(a: Array, b: Array, rcond: Any) -> tuple[Array, Array, Array]:
     """Return the solution, the singular values (1, k) and the largest that counts as zero."""
     (m, n), dtype = a.shape, a.dtype
     epsilon = float(np.finfo(dtype).eps)
@@ -302,7 +307,17 @@ def pinv(
     values = decompose(matrices if m >= n else adjoint(matrices))
     relative = _cutoff(rcond, rtol, max(m, n), dtype)
     if hasattr(relative, "shape"):
-        relative = cupy.broadcast_to(cupy.asarray(relative), stack).reshape(batches, 1)
+        try:
+            relative = cupy.broadcast_to(cupy.asarray(relative), stack).reshape(batches, 1)
+        except ValueError as err:
+            raise ValueError(
+                f"pinv: rcond or rtol has shape {relative.shape}, which does not broadcast to "
+                f"{stack}, the leading axes of a; pass a number for each matrix"
+            ) from err
+    elif not isinstance(relative, numbers.Real):
+        raise TypeError(
+            f"pinv: rcond or rtol is {relative!r}; it must be a real number or an array"
+        )
     smallest = values.s[:, :1] * relative
     if m >= n:
         identity = cupy.broadcast_to(cupy.eye(m, dtype=dtype), (batches, m, m))

@@ -177,3 +177,14 @@ def test_a_cache_that_cannot_be_written_leaves_out_untouched(cp, device, monkeyp
             cupygemm.matmul(a, b, out)
     assert (cp.asnumpy(out) == 9).all()
     assert (cp.asnumpy(cupygemm.matmul(a, b, out)) == 5).all()
+
+
+@pytest.mark.parametrize(("m", "n"), [(1 << 31, 4), (10**6, 10**7)])
+def test_products_that_are_too_large_for_a_kernel(cp, m, n):
+    one = cp.ones((1, 1), np.float32)
+    with pytest.raises(TypeError) as caught:
+        cupygemm.matmul(cp.broadcast_to(one, (m, 1)), cp.broadcast_to(one, (1, n)))
+    text = str(caught.value)
+    assert "multiply parts of the operands" in text
+    assert "convert" not in text
+    assert text.count("grid axis") <= 1

@@ -89,8 +89,9 @@ def test_least_squares_without_elements(cp, draw, m, n, columns):
 
 def test_a_negative_cutoff_is_machine_precision(cp):
     a = np.diag([1.0, 0.5, 0])
-    x, _, rank, _ = linalg.lstsq(cp.asarray(a), cp.ones(3), -3.0)
-    assert rank == 2
+    for cutoff in (-3.0, np.asarray(-1), cp.asarray(-1.0)):
+        x, _, rank, _ = linalg.lstsq(cp.asarray(a), cp.ones(3), cutoff)
+        assert rank == 2
     np.testing.assert_allclose(x.get(), [1, 2, 0], rtol=1e-14)
 
 
@@ -125,5 +126,11 @@ def test_errors(cp):
         linalg.lstsq(a, cp.ones(2))
     with pytest.raises(ValueError, match="both given"):
         linalg.pinv(a, 1e-3, rtol=1e-3)
+    with pytest.raises(TypeError, match="lstsq: rcond is 'warn'; it must be a real number or None"):
+        linalg.lstsq(a, cp.ones(3), "warn")
+    with pytest.raises(TypeError, match="pinv: rcond or rtol is 'x'"):
+        linalg.pinv(a, "x")
+    with pytest.raises(ValueError, match=r"shape \(3,\), which does not broadcast to \(2,\)"):
+        linalg.pinv(cp.ones((2, 3, 2)), cp.ones(3))
     x, residuals, rank, s = linalg.lstsq(cp.ones((0, 2)), cp.ones(0))
     assert (x.shape, residuals.shape, rank, s.shape) == ((2,), (0,), 0, (0,))

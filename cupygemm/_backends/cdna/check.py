@@ -87,7 +87,8 @@ def _check_extents(config: GemmConfig, problem: GemmProblem) -> str | None:
         return f"{len(problem.batch)} batch axes: at most 3"
     tiles_x, _, planes = grid(config, problem)
     if tiles_x * config.num_threads >= 1 << 32:
-        return f"{tiles_x} tiles of {config.num_threads} threads: a grid axis ends at 2**32 threads"
+        rows, columns = problem.m, problem.n
+        return f"the tiles of {rows}x{columns} elements need more than a grid axis's 2**32 threads"
     if planes > 65535:
         return f"{problem.num_batches} matrices: a grid holds 2**31"
     return None

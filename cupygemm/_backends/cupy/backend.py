@@ -134,10 +134,13 @@ class CupyBackend(NoExtras):
         return tuple(notes)
 
     def _refusal(self, dtype: np.dtype[Any], detail: str) -> str:
-        remedy = "float32, or to float64" if self._has_kernels else "float32"
+        types = ("float32", "float64") if self._has_kernels else ("float32",)
+        remedy = f"convert the operands to {', or to '.join(types)}"
+        if dtype.name in types and self._has_kernels:  # it has kernels, but not for these extents
+            remedy = "multiply parts of the operands one after the other"
         return (
-            f"cupy.matmul cannot multiply {dtype} on {self._device.name}: {detail}; convert the "
-            f"operands to {remedy}, or multiply on another device"
+            f"cupy.matmul cannot multiply {dtype} on {self._device.name}: {detail}; {remedy}, or "
+            "multiply on another device"
         )
 
     def _float8_hint(self) -> str:

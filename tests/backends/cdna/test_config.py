@@ -72,7 +72,7 @@ def test_configurations_are_distinct(arch):
         ({"m": 0}, "m = 0 is outside"),
         ({"k": 1 << 31}, "k = 2147483648 is outside"),
         ({"batch": (2, 2, 2, 2)}, "4 batch axes"),
-        ({"m": (1 << 31) - 1, "n": (1 << 31) - 1}, "a grid axis ends at 2**32 threads"),
+        ({"m": (1 << 31) - 1, "n": (1 << 31) - 1}, "more than a grid axis's 2**32 threads"),
         ({"batch": (1 << 31, 2)}, "a grid holds"),
         ({"a_span": 1 << 40}, "rows of A"),
         ({"b_span": 300 * (1 << 28)}, "rows of B"),
