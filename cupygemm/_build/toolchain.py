@@ -32,10 +32,12 @@ ToolchainName = Literal["rocm", "clang", "zig"]
 
 # LLVM's CodeGenPrepare starts anew after each change, unless a function is "huge", by default of
 # 10,000 blocks. The code is the same; a Cholesky panel of complex64 takes 2 instead of 17 s.
+_HUGE = ("-mllvm", "-cgpp-huge-func=1")
 _COMPILE = (
     *("-x", "hip", "--cuda-device-only", "-nogpulib", "-nogpuinc", "-O3", "-std=c++17"),
-    *("-mllvm", "-cgpp-huge-func=1"),
+    *_HUGE,
 )
+_BACKEND = (*_HUGE, "-mllvm", "-amdgpu-internalize-symbols")
 _ASSEMBLE = ("--target=amdgcn-amd-amdhsa",)
 
 
@@ -130,6 +132,22 @@ class Toolchain:
         arguments += ["-S", str(source), "-o", str(output)]
         what = f"{source.name} does not compile for {target}"
         return run(what, self._clang(), arguments)
+
+    def compile_to_ir(
+        self, source: Path, output: Path, *, target: str, options: Sequence[str] = ()
+    ) -> None:
+        """Compile HIP C++ to LLVM IR that no pass has changed; parameters as in `compile_hip`."""
+        arguments = [*self._hip_arguments(target, options), "-S", "-emit-llvm"]
+        arguments += ["-Xclang", "-disable-llvm-passes", str(source), "-o", str(output)]
+        run(f"{source.name} does not compile for {target}", self._clang(), arguments)
+
+    def compile_ir(
+        self, source: Path, output: Path, *, target: str, options: Sequence[str] = ()
+    ) -> None:
+        """Compile what `compile_to_ir` writes to a file for `link`."""
+        arguments = [*_ASSEMBLE, f"-mcpu={target}", "-nogpulib", "-O3", *options, *_BACKEND]
+        arguments += ["-x", "ir", "-S", "-Xclang", "-emit-obj", str(source), "-o", str(output)]
+        run(f"{source.name} does not compile for {target}", self._clang(), arguments)
 
     def precompile(
         self, source: Path, output: Path, *, target: str, options: Sequence[str] = ()

@@ -68,13 +68,15 @@ CHECKS: Mapping[str, Check] = {
         "off",
     ),
     "uninitialised": Check(
-        "an address, a branch, an atomic or a stored value that depends on bits that nothing wrote",
+        "an address, a branch, an atomic or a stored value that depends on bits that nothing "
+        "wrote, among them elements of local arrays and structures in HIP source; to store such "
+        "an element unchanged, as a copy of a structure does, is a warning",
         "the bits that happen to be there are used",
         "the kernel's result would depend on earlier contents of registers or memory",
     ),
     "uninitialised_source": Check(
-        "a variable of HIP source that is used before it is written, as far as the compiler sees; "
-        "elements of arrays are not followed",
+        "a variable of HIP source that is used before it is written, as far as the compiler "
+        "sees; elements of arrays and structures belong to uninitialised",
         "the compiler assumes any value",
         "clang's -Wuninitialized, -Wsometimes-uninitialized and -Wconditional-uninitialized; the "
         'last says "may be", and counts only where a variable is used to compute its own next '
@@ -82,9 +84,11 @@ CHECKS: Mapping[str, Check] = {
         "warn",
     ),
     "inactive_lanes": Check(
-        "an address, a branch, an atomic or a stored value that depends on what ds_bpermute or "
-        "ds_swizzle (__shfl) has read in a lane that is switched off",
-        "the value is 0",
+        "an address, a branch, an atomic or a stored value that depends on what ds_bpermute, "
+        "ds_swizzle (__shfl), DPP with bound_ctrl or v_readlane has read in a lane that is "
+        "switched off; DPP and v_readlane only in code whose source lines are known, and not "
+        "where the 0 that DPP reads adds nothing",
+        "the value is 0; that of v_readlane is what its register holds",
         "HIP's documentation and CUDA's programming guide, on __shfl; the CDNA3 ISA guide states 0 "
         "for lanes that EXEC switches off",
         "warn",

@@ -45,6 +45,7 @@ class Entry:
     is_relative: bool  # s_movrels or s_movreld
     scc_reads: int  # the bit of SCC where the instruction reads or writes it
     scc_writes: int
+    looked_at: int = 0  # see definedness/lanes.py
     slot: int = -1  # of the scoreboard, for a load
     record: Any = None  # its native form
 

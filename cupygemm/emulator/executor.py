@@ -180,10 +180,12 @@ class Executor:
         if may_be_indexed and (suspect_v or suspect_s) and is_selected(entry.inst, state.mode):
             for moved, waves in indexed_forms(entry.inst, group):
                 board.check(waves, replace(entry, inst=moved))
-            tainted = follow(marks, group, entry.inst)
+            tainted = follow(marks, group, entry.inst, entry.looked_at)
         elif entry.vector_uses & suspect_v or entry.scalar_uses & suspect_s:
             board.check(group, entry)
-            tainted = follow(marks, group, entry.inst)
+            tainted = follow(marks, group, entry.inst, entry.looked_at)
+        elif entry.looked_at and state.checks:
+            follow(marks, group, entry.inst, entry.looked_at)
         self.counts[pc] = self.counts.get(pc, 0) + group.count
         if entry.counter is not None:
             state.last_memory_pc[group.waves] = pc

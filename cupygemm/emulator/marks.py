@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from cupygemm.emulator.errors import Fault
 from cupygemm.emulator.isa import register_name, registers
-from cupygemm.emulator.reports import instruction_at
+from cupygemm.emulator.reports import instruction_at, quoted_line
 from cupygemm.emulator.state import rows_of, zeroed_rows
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 ALL = 0xFFFFFFFF
 SCC = 128  # its row among the scalar registers
-COMPUTED, _SPACE, BY_MATRIX, _INACTIVE = 1, 6, 1 << 30, 1 << 29
+COMPUTED, _SPACE, BY_MATRIX, _INACTIVE, _UNWRITTEN = 1, 6, 1 << 30, 1 << 29, 1 << 28
 _FROM_REGISTER, _FROM_GLOBAL, _FROM_LDS, _FROM_PRIVATE = 0, 2, 4, 6
 _SCALAR0 = 512  # number of s0 among the registers that are origins
 _KINDS = {
@@ -42,12 +42,33 @@ _INACTIVE_LANE = """\
 the value of another lane, which
 is switched off where it is read by
   {}
+{}"""
+_GIVES_0 = """\
 The hardware gives 0 there, and HIP leaves it undefined: let the lane take part (exchange in front
 of the condition or the return), or do not use what comes from it"""
+_GIVES_WHAT_IS_THERE = """\
+The hardware reads what the register happens to hold there, and the compiler may compute the value
+behind the condition: read the lane in front of the condition or the return, or another lane"""
+_UNWRITTEN_VARIABLE = """\
+an element of a local variable, which
+nothing has written since its declaration:
+  {}
+The optimiser takes any value for it, so that the result may look right, or change with the
+compiler: initialise it"""
 
 
 _INITIAL_ORIGINS = 8 * (_SCALAR0 + np.arange(129, dtype=np.int32)[:, None])
 _READ_WHERE_MARKED = ("lds_undefined", "lds_origin", "undefined_address")
+
+
+def origin_of_lane(pc: int) -> int:
+    """Return the origin of what an instruction has read in a lane that is off."""
+    return 2 * pc | _FROM_LDS | _INACTIVE
+
+
+def origin_of_marker(pc: int) -> int:
+    """Return the origin of the value of a variable that nothing has written."""
+    return 2 * pc | _UNWRITTEN
 
 
 class Register(NamedTuple):
@@ -291,6 +312,8 @@ class Marks:
         origin &= ~BY_MATRIX
         name = "scc" if register == Register("s", SCC) else register_name(file, number)
         space, lane = origin & _SPACE, lanes[0] if lanes else -1
+        if origin & _UNWRITTEN:
+            return self._unwritten_variable(state, name, origin, use, position, lanes)
         if origin & _INACTIVE:
             return self._inactive_lane(state, name, origin, use, position=position, lanes=lanes)
         if space == _FROM_REGISTER:
@@ -331,10 +354,30 @@ class Marks:
     ) -> Fault:
         does = "depends on" if origin & COMPUTED else "is"
         pc = (origin & ~_INACTIVE) >> 3 << 2
-        detail = f"{name} {use}; it {does} " + _INACTIVE_LANE.format(instruction_at(state, pc))
+        place = instruction_at(state, pc)
+        gives = _GIVES_WHAT_IS_THERE if "v_readlane" in place else _GIVES_0
+        detail = f"{name} {use}; it {does} " + _INACTIVE_LANE.format(place, gives)
         lane = lanes[0] if lanes else -1
         kind, check = "value of a lane that is switched off", "inactive_lanes"
         return Fault(kind, detail, wave=position, lane=lane, lanes=lanes, check=check)
+
+    @staticmethod
+    def _unwritten_variable(
+        state: State, name: str, origin: int, use: str, position: int, lanes: tuple[int, ...]
+    ) -> Fault:
+        pc = (origin & ~_UNWRITTEN) >> 3 << 2
+        does = "depends on" if origin & COMPUTED else "is"
+        what = _UNWRITTEN_VARIABLE.format(quoted_line(state, pc))
+        detail = f"{name} {use}; it {does} {what}"
+        return Fault(
+            "uninitialised variable",
+            detail,
+            wave=position,
+            lane=lanes[0] if lanes else -1,
+            lanes=lanes,
+            check="uninitialised",
+            may_be_meant=not origin & COMPUTED,  # a copy of a structure
+        )
 
     @staticmethod
     def _unwritten_register(register: tuple[str, int], name: str, origin: int, use: str) -> str:

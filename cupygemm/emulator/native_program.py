@@ -50,7 +50,7 @@ class InstructionStruct(ctypes.Structure):
             pointer function operation
             int32   action condition counter slot index cost
             uint32  mode_mask mode_value wait
-            int32   counts_lanes
+            int32   looked_at counts_lanes
             pointer phases
             int64   num_phases
             """
@@ -62,7 +62,7 @@ class InstructionStruct(ctypes.Structure):
     ]
 
 
-_HEAD = struct.Struct("=3q2Q6i3Ii2q")  # its members before the masks
+_HEAD = struct.Struct("=3q2Q6i3I2i4x2q")  # its members before the masks
 
 
 class NativeProgram:
@@ -112,6 +112,7 @@ class NativeProgram:
             native.mode_mask | (_INDEXED if entry.is_vector else 0),
             native.mode_value,
             native.wait,
+            entry.looked_at,
             *(0, 0, 0),  # what a profile needs
         )
         masks = (
@@ -128,6 +129,12 @@ class NativeProgram:
         entry.record = record
         if entry.pc % 4 == 0:
             self.table[entry.pc // 4] = ctypes.addressof(record)
+
+    @staticmethod
+    def look_never(entry: Entry) -> None:
+        """Let C execute an instruction without a look at the lanes that it reads."""
+        if entry.record is not None:
+            entry.record.looked_at = 0
 
     @staticmethod
     def leave_to_python(entry: Entry) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from cupygemm.emulator.decode import decode
+from cupygemm.emulator.definedness.lanes import NEVER, is_marker, looked_at
 from cupygemm.emulator.entry import Entry, counter_of
 from cupygemm.emulator.errors import Fault, UnsupportedInstruction
 from cupygemm.emulator.isa import Instruction
@@ -101,6 +102,8 @@ class Program:
         self._decoded: dict[int, Instruction] = {}
         self._straight: deque[Instruction] = deque(maxlen=FAR)  # the latest that follow each other
         self._straight_to = -1
+        self._slots: set[int] = set()  # vector registers that v_writelane writes
+        self._read: list[Entry] = []  # v_readlane of others
 
     def entry(self, pc: int) -> Entry:
         """Return the instruction at a byte offset."""
@@ -144,9 +147,11 @@ class Program:
             is_relative=inst.mnemonic.startswith("s_movrel"),
             scc_reads=scc_reads,
             scc_writes=scc_writes,
+            looked_at=looked_at(inst),
         )
         self._look_for_updates(entry)
         self.native.add(entry, form)
+        self._look_for_slots(entry)
         self.entries[pc] = entry
         if pc in self._hazards:
             self._check(entry, self._hazards[pc])
@@ -163,8 +168,27 @@ class Program:
         self._straight.append(inst)
         self._straight_to = -1 if entry.control in ("branch", "end", "barrier") else entry.next_pc
 
+    def _look_for_slots(self, entry: Entry) -> None:
+        """Let v_readlane read what v_writelane has put into a lane, whether the lane is on or not.
+
+        The compiler keeps scalars in lanes.
+        """
+        inst = entry.inst
+        if inst.mnemonic == "v_writelane_b32":
+            self._slots.add(inst.dst[0].index)
+        elif inst.mnemonic == "v_readlane_b32":
+            self._read.append(entry)
+        else:
+            return
+        for reader in [each for each in self._read if each.inst.src[0].index in self._slots]:
+            reader.looked_at = NEVER
+            NativeProgram.look_never(reader)
+            self._read.remove(reader)
+
     def _note(self, hazard: Hazard) -> None:
         """Let the instruction where a hazard is reported do so."""
+        if any(is_marker(self._instruction(pc)) for pc in (hazard.producer, hazard.consumer)):
+            return
         noted = self._hazards.setdefault(hazard.place, [])
         noted.append(hazard)
         entry = self.entries.get(hazard.place)

@@ -54,6 +54,12 @@ def source_text(kernel: Kernel, pc: int) -> str:
     return ", ".join(places)
 
 
+def quoted_line(state: State, pc: int) -> str:
+    """Return the source line of an instruction with its place, as far as known."""
+    where, told = source_text(state.kernel, pc), quotes(state.kernel, pc)
+    return f"{where}: {told[-1]}" if told and told[-1] else where or f"{pc:#x}"
+
+
 def instruction_at(state: State, pc: int) -> str:
     """Return the offset, the text and the source line of an instruction, as far as known."""
     return instruction_of(state.kernel, state.target.name, pc)

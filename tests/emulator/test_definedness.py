@@ -100,7 +100,7 @@ def test_private_memory_is_watched(cp: ModuleType) -> None:
     y = cp.zeros(64, "i4")
     kernel((1,), (64,), (cp.full(1, 64, "i4"), y))
     assert (y.get() == np.arange(1, 65)).all()
-    with pytest.raises(RuntimeError, match="uninitialised private memory"):
+    with pytest.raises(RuntimeError, match="uninitialised variable"):
         kernel((1,), (64,), (cp.full(1, 48, "i4"), y))
     assert emulator.last_fault().lanes == tuple(range(48, 64))  # type: ignore[union-attr]
 

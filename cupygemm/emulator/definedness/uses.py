@@ -14,10 +14,20 @@ from typing import Any
 
 import numpy as np
 
-from cupygemm.emulator.definedness import matrix, scalar
+from cupygemm.emulator.definedness import lanes, matrix, scalar
 from cupygemm.emulator.definedness.vector import ShadowGroup, shadow_of
 from cupygemm.emulator.isa import EXEC, Instruction, Operand, registers
-from cupygemm.emulator.marks import ALL, BY_MATRIX, COMPUTED, SCC, Marks, Register
+from cupygemm.emulator.marks import (
+    ALL,
+    BY_MATRIX,
+    COMPUTED,
+    SCC,
+    Marks,
+    Register,
+    origin_of_lane,
+    origin_of_marker,
+)
+from cupygemm.emulator.reports import source_line
 from cupygemm.emulator.state import Group, unpack_mask
 from cupygemm.emulator.units.machine import machine_of
 from cupygemm.emulator.units.relative import indexed_forms, is_selected
@@ -30,8 +40,16 @@ _DATA = ("data", "vdata", "data0", "data1")
 _EXCHANGES = ("ds_bpermute_", "ds_permute_", "ds_swizzle_")
 
 
-def follow(marks: Marks, group: Group, inst: Instruction) -> bool:
+def follow(marks: Marks, group: Group, inst: Instruction, looked_at: int = lanes.NEVER) -> bool:
     """Set the undefined bits of the registers that an instruction is about to write.
+
+    Parameters
+    ----------
+    marks : Marks
+    group : Group
+    inst : Instruction
+    looked_at : int, optional
+        Whether the instruction may read lanes that are off, or is a marker; see `lanes`.
 
     Returns
     -------
@@ -50,7 +68,7 @@ def follow(marks: Marks, group: Group, inst: Instruction) -> bool:
             through(marks, waves, moved)
         return False
     if encoding in _VECTOR:
-        _vector(marks, group, inst)
+        _vector(marks, group, inst, looked_at)
         return False
     if encoding in _MEMORY:
         return _memory(marks, group, inst)
@@ -123,7 +141,7 @@ def _shadow_of(inst: Instruction) -> Any:
     return shadow_of(inst)
 
 
-def _vector(marks: Marks, group: Group, inst: Instruction) -> None:
+def _vector(marks: Marks, group: Group, inst: Instruction, looked_at: int = lanes.NEVER) -> None:
     sources = _sources(marks, group, inst)
     targets = [
         Register("v" if op.kind == "v" else "s", register)
@@ -141,12 +159,36 @@ def _vector(marks: Marks, group: Group, inst: Instruction) -> None:
         shadow = _shadow_of(inst)
         marks.propagate_origins(group, sources, targets, 0 if shadow.moves else COMPUTED)
         shadow.run(ShadowGroup(group, marks), group)
+    taken = looked_at != lanes.NEVER and _take(marks, group, inst, targets)
     for file, register in targets:
         if file == "v":
             marks.written(group, register)
-            marks.settle(register, marked=bool(sources))
+            marks.settle(register, marked=bool(sources) or taken)
         else:
             marks.settle_scalar(register)
+
+
+def _take(marks: Marks, group: Group, inst: Instruction, targets: list[Register]) -> bool:
+    """Mark what comes from lanes that are off, or from nowhere; return whether any does."""
+    state, check = group.state, "inactive_lanes"
+    off, origin = group.mask, origin_of_marker(state.current_pc)
+    if lanes.is_marker(inst):
+        check = "uninitialised"
+    else:
+        off, origin = lanes.switched_off(inst, group), origin_of_lane(state.current_pc)
+    if state.findings.policy[check] == "off" or not off.any():
+        return False
+    if check == "inactive_lanes" and source_line(state.kernel, state.current_pc) is None:
+        return False  # whoever writes assembly may mean it
+    waves = off.any(axis=1)
+    for file, register in targets:
+        undefined = marks.undefined if file == "v" else marks.undefined_scalar
+        origins = marks.origin if file == "v" else marks.origin_scalar
+        where = off if file == "v" else waves
+        bits, found = undefined[register, group.waves], origins[register, group.waves]
+        undefined[register, group.waves] = np.where(where, np.uint32(ALL), bits)
+        origins[register, group.waves] = np.where(waves, np.int32(origin), found)
+    return True
 
 
 def _matrix(marks: Marks, group: Group, inst: Instruction) -> None:

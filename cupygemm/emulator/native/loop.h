@@ -27,6 +27,7 @@ enum action {
 };
 
 enum condition { ALWAYS, IF_SCC0, IF_SCC1, IF_VCCZ, IF_VCCNZ, IF_EXECZ, IF_EXECNZ };
+enum looked_at { NEVER, IF_PARTIAL, ANYHOW }; /* see definedness/lanes.py */
 enum counter { NO_COUNTER, VM_COUNTER, LDS_COUNTER, SCALAR_COUNTER, FLAT_COUNTER };
 
 /* Why the loop returned. */
@@ -56,6 +57,7 @@ struct instruction {
     int32_t cost;                   /* about how many nanoseconds a wave takes */
     uint32_t mode_mask, mode_value; /* the function is right where MODE & mask is value */
     uint32_t wait;                  /* operand of s_waitcnt */
+    int32_t looked_at;              /* although no register is undefined: enum looked_at */
     int32_t counts_lanes;           /* a profile counts the lanes that execute it */
     const uint64_t *phases;         /* masks of lanes that LDS serves together, for a profile */
     int64_t num_phases;

@@ -122,7 +122,23 @@ static bool is_undefined(struct loop *l, const struct instruction *i) {
     return false;
 }
 
+static bool any_lane_off(const struct loop *l) {
+    struct waves group = group_waves(l);
+    uint64_t all = ~0ull;
+    for (int64_t at = 0; at < group.count; at++)
+        all &= scalar64(l->machine, EXEC, wave_at(group, at));
+    return all != ~0ull;
+}
+
+/* Whether an instruction reads lanes that may be off, or is a marker (definedness/lanes.py). */
+static bool is_looked_at(const struct loop *l, const struct instruction *i) {
+    return i->looked_at == ANYHOW ||
+           (i->looked_at == IF_PARTIAL && !ignores(l->machine, INACTIVE_LANE) && any_lane_off(l));
+}
+
 bool hazard(struct loop *l, const struct instruction *i) {
+    if (l->hazards && i->looked_at && is_looked_at(l, i))
+        return true;
     uint64_t pending = 0, suspect = 0;
     for (int k = 0; k < VECTOR_WORDS; k++) {
         uint64_t uses = i->vector_reads[k] | i->vector_writes[k];

@@ -21,7 +21,7 @@ from cupygemm._build.source_text import read_source, write_source
 from cupygemm._build.toolchain import CompileError, Toolchain, find_toolchain
 from cupygemm.emulator import kept_source, source_findings
 from cupygemm.emulator.elf import open_elf, pointed_to
-from cupygemm.emulator.runtime import cxx_library, precompiled, user_macros
+from cupygemm.emulator.runtime import cxx_library, precompiled, unwritten, user_macros
 from cupygemm.emulator.runtime.cxx_library import CxxLibrary
 
 HEADERS = Path(__file__).resolve().parent.parent / "hip_headers"
@@ -253,6 +253,11 @@ class _Program:
         )
         lowered = _lowered(object_file, self.expressions)
         found = source_findings.comments(read_source(file), log.replace(f"{file.parent}/", ""))
+        marked = file.with_name("marked.o")
+        if self.keeps_source and unwritten.compile_marked(
+            toolchain, file, marked, target_name=self.target_name, options=arguments
+        ):
+            object_file = marked
         objects = [object_file, self._comments(found)]
         log += toolchain.link(objects, binary, target=self.target_name)
         head = json.dumps({"log": log.replace(f"{file.parent}/", ""), "lowered": lowered})
@@ -280,6 +285,7 @@ def headers_digest() -> str:
     """Return a digest of the HIP headers that the emulator brings, and of what it warns of."""
     state = hashlib.sha256(Path(source_findings.__file__).read_bytes())
     state.update(Path(kept_source.__file__).read_bytes())
+    state.update(Path(unwritten.__file__).read_bytes())
     for folder in cxx_library.OWN_FOLDERS:
         for path in sorted(each for each in folder.rglob("*") if each.is_file()):
             state.update(path.relative_to(folder).as_posix().encode() + b"\0")
