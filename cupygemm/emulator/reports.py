@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 
 _POINTER_BYTES = 8
 _NULL_PAGE = 4096
+_OVERFLOW = """\
+{} elements of {} further, the address is inside what {} points into:
+an index of 32 bits has overflowed. Compute it, from its first product on, in 64 bits (long long)"""
+_ELEMENT_SIZES = (16, 8, 4, 2, 1)
 # Hidden arguments that are null here: the HIP runtime would serve them from the host.
 _HOST_CALLS = {
     "hidden_hostcall_buffer": "calls of the host (printf, assert)",
@@ -97,8 +101,9 @@ def argument_near(state: State, address: int) -> str | None:
     """
     if 0 <= address < _NULL_PAGE:
         return _null_argument(state)
-    if not state.memory.owns(address):
-        return None
+    overflowed = _overflowed(state, address)
+    if overflowed is not None or not state.memory.owns(address):
+        return overflowed
     freed, near = state.memory.dangling(address), state.memory.nearest(address)
     if freed is not None and (argument := _argument_into(state, freed)):
         return f"{argument[0]} points into what was freed{argument[1]}"
@@ -115,6 +120,31 @@ def host_call_near(state: State, address: int) -> str | None:
     if address >= _NULL_PAGE or not asked:
         return None
     return f"is it a call of the host? {' and '.join(asked)} in a kernel are not emulated"
+
+
+def _overflowed(state: State, address: int) -> str | None:
+    """Say so where 2^32 elements more would lie in what an argument points into.
+
+    Only memory that an index of 32 bits does not reach counts, and no place just before its start.
+    """
+    for position, argument in enumerate(_explicit(state)):
+        for pointer in _words(state, argument):
+            extent = state.memory.nearest(pointer)
+            if extent is None or not extent.start <= pointer < extent.end:
+                continue
+            for size in _ELEMENT_SIZES:
+                reach = size << 32
+                held, before = extent.end - extent.start, extent.start - address
+                times = -(-before // reach)
+                if held <= reach // 2 or before < size << 24 or times > -(-held // reach):
+                    continue
+                if address + times * reach < extent.end:
+                    return _OVERFLOW.format(
+                        f"{times} x " * (times > 1) + "2^32",
+                        f"{size} byte{'s' * (size > 1)}",
+                        _named(position, argument),
+                    )
+    return None
 
 
 def _null_argument(state: State) -> str | None:
@@ -144,14 +174,20 @@ def _pointers(state: State) -> frozenset[int]:
     return frozenset(int.from_bytes(each, "little") for each in held if len(each) == _POINTER_BYTES)
 
 
+def _words(state: State, argument: Argument) -> list[int]:
+    """Return the whole words of 64 bits in an argument."""
+    held = state.arguments[argument.offset : argument.offset + argument.size]
+    whole = held[: len(held) // _POINTER_BYTES * _POINTER_BYTES]
+    return [int(word) for word in np.frombuffer(whole, np.uint64)]
+
+
 def _argument_into(state: State, extent: Extent) -> tuple[str, str] | None:
     """Return the argument that points into an extent, and the pointer's place in the argument.
 
     An argument that is passed by value may hold the pointer at any offset.
     """
     for position, argument in enumerate(_explicit(state)):
-        held = state.arguments[argument.offset : argument.offset + argument.size]
-        words = np.frombuffer(held[: len(held) // _POINTER_BYTES * _POINTER_BYTES], np.uint64)
+        words = np.array(_words(state, argument), np.uint64)
         end = max(extent.end, extent.start + 1)  # an empty one has an address, too
         for index in np.flatnonzero((words >= extent.start) & (words < end)):
             by_value = argument.size != _POINTER_BYTES

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
 
 from cupygemm import emulator
-from cupygemm.emulator.code_object import CodeObject
+from cupygemm.emulator.code_object import Argument, CodeObject
 from cupygemm.emulator.device import Memory
+from cupygemm.emulator.reports import argument_near
 from cupygemm.emulator.run import launch
 from cupygemm.emulator.targets import TARGETS
 from tests.emulator.assembly import load_kernel
@@ -52,6 +53,40 @@ def test_a_pointer_inside_an_argument_is_found(cp: ModuleType) -> None:
     fault = fault_of(cp, "by_value", (cp.zeros(1, "f4"), view))
     last = fault.detail.splitlines()[-1]
     assert last.endswith("points into it, at its byte 8: float32 (64,)")
+
+
+@pytest.mark.parametrize(
+    ("gib", "element", "expected"),
+    [
+        (3, 1, "2^32 elements of 1 byte further, the address is inside what argument 1 (x) points"),
+        (12, 4, "2^32 elements of 4 bytes further"),
+        (3, 4, None),  # 32 bits reach all elements of the array
+    ],
+)
+def test_an_index_of_32_bits_that_overflows_is_named(
+    gib: int, element: int, expected: str | None
+) -> None:
+    start, index = 1 << 40, (5 << 29) + 7
+    extent = SimpleNamespace(start=start, end=start + (gib << 30))
+    near = SimpleNamespace(start=start + (1 << 39), end=start + (1 << 39) + 256)
+    memory = SimpleNamespace(
+        nearest=lambda at: extent if extent.start <= at < extent.end else near,
+        dangling=lambda _: None,
+        owns=lambda _: False,
+    )
+    state = SimpleNamespace(
+        memory=memory,
+        arguments=b"".join(each.to_bytes(8, "little") for each in (near.start, start)),
+        kernel=SimpleNamespace(
+            arguments=[
+                Argument("n", 0, 8, "global_buffer"),
+                Argument("x.coerce", 8, 8, "global_buffer"),
+            ]
+        ),
+    )
+    said = argument_near(state, start + element * (index - (1 << 32)))
+    assert said is None if expected is None else said is not None and expected in said
+    assert argument_near(state, start - 4) is None
 
 
 SAME = 'extern "C" __global__ void same(float* x, int at) { x[at] = blockIdx.x; }'
