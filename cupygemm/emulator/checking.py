@@ -83,6 +83,13 @@ CHECKS: Mapping[str, Check] = {
         "value",
         "warn",
     ),
+    "wave_masks": Check(
+        "HIP source that keeps 32 bits of a mask of 64 lanes (__ballot, __activemask) without "
+        "saying so by a conversion",
+        "the lanes from 32 on are lost",
+        "HIP's porting guide: waves of CDNA GPUs have 64 lanes; clang's -Wshorten-64-to-32",
+        "warn",
+    ),
     "inactive_lanes": Check(
         "an address, a branch, an atomic or a stored value that depends on what ds_bpermute, "
         "ds_swizzle (__shfl), DPP with bound_ctrl or v_readlane has read in a lane that is "

@@ -1,4 +1,4 @@
-"""Variables of HIP source that are used before they are written, as the compiler sees them.
+"""What the compiler's warnings about HIP source say of variables and of masks of waves.
 
 At -O3, the compiler assumes any value for a variable that was never initialised, so the code may
 show no trace of it. Therefore the compiler's warnings are kept in the code object, as comments, and
@@ -8,6 +8,9 @@ at numbers and vectors, but not at elements of arrays.
 Where it says that a variable "may be" uninitialized, it has not compared conditions or counted the
 rounds of loops, and is often wrong. It is followed where the variable is used to compute its own
 next value, as an accumulator is, which no condition can excuse in the first round.
+
+A mask of a wave, such as that of __ballot, has 64 bits. Where code written for warps of 32 threads
+keeps 32 of them, the compiler's warning is kept likewise. Its other warnings of this kind are not.
 """
 
 from __future__ import annotations
@@ -21,12 +24,29 @@ from cupygemm.emulator import checking
 from cupygemm.emulator.errors import SourceFault
 from cupygemm.emulator.findings import report_call
 
-CHECK = "uninitialised_source"
+CHECK, MASKS = "uninitialised_source", "wave_masks"
 OPTIONS = ("-Wuninitialized", "-Wsometimes-uninitialized", "-Wconditional-uninitialized")
 _NAMES = "|".join(option.removeprefix("-W") for option in OPTIONS)
 _WARNING = re.compile(rf"^(.+:\d+:\d+): warning: (.+) \[-W(?:{_NAMES})[^]]*\]$", re.MULTILINE)
-_MARK = "cupygemm: used before it is written: "
-_COMMENT = re.compile(re.escape(_MARK.encode()) + rb"([^\0]+)")
+_SHORTEN = "shorten-64-to-32"
+_MASK = r"\b__(?:ballot|activemask|match_any|match_all|lanemask_\w+)(?:_sync)?\s*\("
+_SHORTENED = re.compile(
+    rf"^(.+:\d+:\d+): warning: .+ \[-W{_SHORTEN}\]\n(?:^ +(?:\d+ )?\|.*\n)*", re.MULTILINE
+)
+_COUNT = re.compile(r"^\d+ warnings? generated.*\n", re.MULTILINE)
+_HEADS = {
+    CHECK: "HIP source uses variables that nothing has written",
+    MASKS: "HIP source keeps 32 bits of a mask of 64 lanes",
+}
+_ADVICE = {
+    CHECK: "the optimiser takes any value for them, so that the code may hide it: initialise them",
+    MASKS: "lanes 32 to 63 are lost: keep it as unsigned long long, and use __popcll and __ffsll; "
+    "where\n  a block has no more than 32 threads, write the conversion: (unsigned)__ballot(...)",
+}
+_MARKS = {
+    CHECK: "cupygemm: used before it is written: ",
+    MASKS: "cupygemm: a mask of a wave is cut off: ",
+}
 _GENERATED = "#include <cupy/"  # how programs of CuPy's own begin
 _BETWEEN = ("cupygemm", "cupy.cuda", "cupy._core", "cupy_backends", "ctypes")
 
@@ -34,6 +54,19 @@ _BETWEEN = ("cupygemm", "cupy.cuda", "cupy._core", "cupy_backends", "ctypes")
 def is_generated(source: str) -> bool:
     """Tell whether a program is one that CuPy generates."""
     return source.startswith(_GENERATED)
+
+
+def options(source: str) -> list[str]:
+    """Return the options of the compiler for the warnings about a program."""
+    if re.search(_MASK, source) is None:
+        return list(OPTIONS)
+    return [*OPTIONS, f"-W{_SHORTEN}", f"-Wno-error={_SHORTEN}"]
+
+
+def without_shortened(log: str) -> str:
+    """Return the compiler's log without the warnings that only this module asked for."""
+    left, count = _SHORTENED.subn("", log)
+    return _COUNT.sub("", left) if count else log
 
 
 def comments(source: str, log: str) -> list[str]:
@@ -50,9 +83,23 @@ def comments(source: str, log: str) -> list[str]:
         return []
     warnings = _WARNING.findall(log)
     told = ((where, what) for where, what in warnings if _is_certain(source, where, what))
-    found = dict.fromkeys(f"{where}: {what}" for where, what in told)
+    found = dict.fromkeys(f"{_MARKS[CHECK]}{where}: {what}" for where, what in told)
+    for where in _SHORTENED.findall(log):
+        if mask := re.match(_MASK, _text_from(source, where)[1]):
+            found[f"{_MARKS[MASKS]}{where}: {mask[0].rstrip('( ')}"] = None
     quoted = (re.sub(r'["\\]', r"\\\g<0>", text) for text in found)
-    return [f'\t.ident "{_MARK}{text}"\n' for text in quoted]
+    return [f'\t.ident "{text}"\n' for text in quoted]
+
+
+def _text_from(source: str, where: str) -> tuple[str, str]:
+    """Return the text before and behind a place that the compiler names; "" if not known."""
+    file, line, column = where.rsplit(":", 2)
+    try:
+        text = Path(file).read_text(errors="replace") if Path(file).is_absolute() else source
+    except OSError:
+        return "", ""
+    start = len("".join(text.splitlines(keepends=True)[: int(line) - 1])) + int(column) - 1
+    return text[:start], text[start:]
 
 
 def _is_certain(source: str, where: str, what: str) -> bool:
@@ -60,13 +107,10 @@ def _is_certain(source: str, where: str, what: str) -> bool:
     doubtful = re.match(r"variable '(\w+)' may be uninitialized", what)
     if doubtful is None:
         return True
-    file, line, column = where.rsplit(":", 2)
-    try:
-        text = Path(file).read_text(errors="replace") if Path(file).is_absolute() else source
-    except OSError:
+    before, after = _text_from(source, where)
+    if not before + after:
         return True
-    start = len("".join(text.splitlines(keepends=True)[: int(line) - 1])) + int(column) - 1
-    before, after = re.split(r"[;{}]", text[:start])[-1], text[start:].partition(";")[0]
+    before, after = re.split(r"[;{}]", before)[-1], after.partition(";")[0]
     name = re.escape(doubtful[1])
     written = (
         rf"\b{name}\b(?:\[[^]]*\]|\.\w+)*\s*(?:[-+*/%&|^]|<<|>>)?=(?!=)|\b{name}\s*(?:\+\+|--)"
@@ -87,18 +131,20 @@ def report(elf: bytes) -> None:
     SourceFault
         The check is an error.
     """
-    if _MARK.encode() not in elf or (severity := checking.policy()[CHECK]) == "off":
-        return
-    if not _called_by_cupy():
-        report_call(SourceFault(_text(_COMMENT.findall(elf))), severity)
+    for check, mark in _MARKS.items():
+        if mark.encode() not in elf or (severity := checking.policy()[check]) == "off":
+            continue
+        if not _called_by_cupy():
+            found = re.findall(re.escape(mark.encode()) + rb"([^\0]+)", elf)
+            report_call(SourceFault(_text(check, found)), severity)
 
 
-def _text(found: Iterable[bytes]) -> str:
+def _text(check: str, found: Iterable[bytes]) -> str:
     lines = [
-        "HIP source uses variables that nothing has written",
+        _HEADS[check],
         *(f"  {each.decode(errors='replace')}" for each in found),
-        "  the optimiser takes any value for them, so that the code may hide it: initialise them",
-        f"  check: {CHECK}",
+        f"  {_ADVICE[check]}",
+        f"  check: {check}",
     ]
     return "\n".join(lines)
 

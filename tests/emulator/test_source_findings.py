@@ -138,3 +138,38 @@ def test_the_pattern_option_shows_elements_that_nothing_initialises() -> None:
     sums = np.zeros((4, 64), "f4")
     emulator.launch(compiled.code, 1, 64, [np.ones(3, "f4"), sums, 3])
     np.testing.assert_array_equal(sums[:, 0], [3, 6, 9, np.nan])
+
+
+MASK = """
+extern "C" __global__ void count(const int* x, int* y) {
+    int t = threadIdx.x;
+    MASK
+    long long n = 3;
+    int narrower = n;  // is no mask
+    y[t] += narrower;
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("unsigned m = __ballot(x[t]); y[t] = __popc(m);", "a.hip:4:18: __ballot"),
+        ("y[t] = __popc(__ballot(x[t]));", "a.hip:4:19: __ballot"),
+        ("unsigned m = __activemask(); y[t] = m;", "a.hip:4:18: __activemask"),
+        ("unsigned m = (unsigned)__ballot(x[t]); y[t] = __popc(m);", None),
+        ("unsigned long long m = __ballot(x[t]); y[t] = __popcll(m);", None),
+    ],
+)
+def test_half_a_mask_of_a_wave_is_named(text: str, place: str | None) -> None:
+    options = ("-Werror",)
+    source = MASK.replace("MASK", text)
+    compiled = compile_program(source, "a.hip", target_name="gfx942", options=options)
+    assert "warning" not in compiled.log
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        emulator.launch(compiled.code, 1, 64, [np.ones(64, "i4"), np.zeros(64, "i4")])
+    assert [place in str(each.message) for each in caught] == [True] * (place is not None)
+    if place:
+        assert "HIP source keeps 32 bits of a mask of 64 lanes" in str(caught[0].message)
+        assert "check: wave_masks" in str(caught[0].message)

@@ -260,6 +260,7 @@ class _Program:
             object_file = marked
         objects = [object_file, self._comments(found)]
         log += toolchain.link(objects, binary, target=self.target_name)
+        log = source_findings.without_shortened(log)
         head = json.dumps({"log": log.replace(f"{file.parent}/", ""), "lowered": lowered})
         code = binary.read_bytes()
         if self.keeps_source:
@@ -304,7 +305,7 @@ def _arguments(program: _Program, library: CxxLibrary) -> list[str]:
         f"-ffile-prefix-map={work}/=",
         f"-I{work / 'include'}",
         "-Wno-unused-command-line-argument",
-        *source_findings.OPTIONS,
+        *source_findings.options(program.file.read_text()),
         KEEP_NAMES,
         *(_LINES if program.keeps_source else ()),
         *options,
