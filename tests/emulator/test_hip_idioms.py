@@ -270,6 +270,49 @@ def test_host_code_beside_a_kernel_is_parsed(cp: ModuleType) -> None:
     assert int(x.sum()) == 25
 
 
+def test_a_launch_may_name_a_kernel_with_commas(cp: ModuleType) -> None:
+    """With HIP_TEMPLATE_KERNEL_LAUNCH, hipLaunchKernelGGL is a function, as in ROCm."""
+    source = """
+    #define HIP_TEMPLATE_KERNEL_LAUNCH
+    #include <hip/hip_runtime.h>
+    template <int M, int N, typename T> __global__ void fill(T* x) { x[threadIdx.x] = M * N; }
+    void run(float* x) { hipLaunchKernelGGL(fill<2, 3>, dim3(1), dim3(64), 0, 0, x); }
+    """
+    module = cp.RawModule(code=source, name_expressions=["fill<2, 3, float>"])
+    x = cp.zeros(64, "f4")
+    module.get_function("fill<2, 3, float>")((1,), (64,), (x,))
+    assert (x.get() == 6).all()
+
+
+def test_a_program_may_define_what_rocm_lacks(cp: ModuleType) -> None:
+    """bitsandbytes defines conversions to pairs of bf16 by the names that CUDA has for them."""
+    source = """
+    #include <hip/hip_runtime.h>
+    #include <hip/hip_bf16.h>
+    #include <hip/hip_fp16.h>
+    #ifdef OWN
+    __device__ __hip_bfloat162 __floats2bfloat162_rn(float a, float b) {
+        return __float22bfloat162_rn(float2{b, a});
+    }
+    #endif
+    extern "C" __global__ void pair(const __half* x, __half* y, float* z, int* kinds) {
+        __hip_bfloat162 p = __floats2bfloat162_rn(1.0f, 2.0f);
+        z[0] = (float)p.x;
+        z[1] = (float)p.y;
+        __stcs(y + threadIdx.x, __ldcs(x + threadIdx.x));
+        kinds[0] = __isnanf(z[0] / 0 - z[1] / 0) | __isinf(1.0 / (z[0] - z[0])) << 1;
+        kinds[1] = __finitef(z[0]) | __signbit(-(double)z[0]) << 1;
+    }
+    """
+    x, y = cp.arange(64, dtype="f2"), cp.zeros(64, "f2")
+    for options, expected in (((), [1, 2]), (("-DOWN",), [2, 1])):
+        z, kinds = cp.zeros(2, "f4"), cp.zeros(2, "i4")
+        cp.RawKernel(source, "pair", options=options)((1,), (64,), (x, y, z, kinds))
+        assert z.get().tolist() == expected
+        assert kinds.get().tolist() == [3, 3]
+        assert (y.get() == x.get()).all()
+
+
 def test_a_source_with_python_bindings_compiles_as_it_is(cp: ModuleType) -> None:
     code = """
     #include <hip/hip_runtime.h>

@@ -51,6 +51,16 @@ HIP_DEVICE constexpr bool signbit(float x) { return __builtin_bit_cast(int, x) <
 HIP_DEVICE bool isnormal(double x) { return isfinite(x) && fabs(x) >= 0x1p-1022; }
 HIP_DEVICE bool isnormal(float x) { return isfinite(x) && fabsf(x) >= 0x1p-126f; }
 
+// The C library's own names, which programs for CUDA use as well.
+HIP_DEVICE int __isnan(double x) { return isnan(x); }
+HIP_DEVICE int __isnanf(float x) { return isnan(x); }
+HIP_DEVICE int __isinf(double x) { return isinf(x); }
+HIP_DEVICE int __isinff(float x) { return isinf(x); }
+HIP_DEVICE int __finite(double x) { return isfinite(x); }
+HIP_DEVICE int __finitef(float x) { return isfinite(x); }
+HIP_DEVICE int __signbit(double x) { return signbit(x); }
+HIP_DEVICE int __signbitf(float x) { return signbit(x); }
+
 HIP_DEVICE double modf(double x, double *whole) {
     *whole = trunc(x);
     return copysign(isinf(x) ? 0.0 : x - *whole, x);

@@ -6,12 +6,19 @@
 template <typename T> HIP_DEVICE T __ldg(const T *address) { return *address; }
 template <typename T> HIP_DEVICE T __ldcg(const T *address) { return *address; }
 template <typename T> HIP_DEVICE T __ldca(const T *address) { return *address; }
+// The builtins take numbers and vectors; classes, such as __half, are loaded as they are.
 template <typename T> HIP_DEVICE T __ldcs(const T *address) {
-    return __builtin_nontemporal_load(address);
+    if constexpr (__is_class(T))
+        return *address;
+    else
+        return __builtin_nontemporal_load(address);
 }
 template <typename T> HIP_DEVICE void __stcg(T *address, T value) { *address = value; }
 template <typename T> HIP_DEVICE void __stcs(T *address, T value) {
-    __builtin_nontemporal_store(value, address);
+    if constexpr (__is_class(T))
+        *address = value;
+    else
+        __builtin_nontemporal_store(value, address);
 }
 
 // The compiler expands these calls, into loops if the size is not constant.

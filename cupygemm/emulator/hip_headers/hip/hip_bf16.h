@@ -151,10 +151,11 @@ HIP_BOTH __hip_bfloat16 __hmin(__hip_bfloat16 a, __hip_bfloat16 b) {
 // Pairs, and math functions in single precision.
 typedef __hip_bfloat162 hip_bfloat162;
 HIP_BOTH __hip_bfloat162 __bfloat162bfloat162(__hip_bfloat16 x) { return __hip_bfloat162(x, x); }
-HIP_BOTH __hip_bfloat162 __float2bfloat162_rn(float x) {
+// ROCm lacks these two, and projects define them: templates give way to such a function.
+template <class = void> HIP_BOTH __hip_bfloat162 __float2bfloat162_rn(float x) {
     return __bfloat162bfloat162(__hip_bfloat16(x));
 }
-HIP_BOTH __hip_bfloat162 __floats2bfloat162_rn(float x, float y) {
+template <class = void> HIP_BOTH __hip_bfloat162 __floats2bfloat162_rn(float x, float y) {
     return __hip_bfloat162(__hip_bfloat16(x), __hip_bfloat16(y));
 }
 HIP_BOTH __hip_bfloat162 make_bfloat162(__hip_bfloat16 x, __hip_bfloat16 y) {

@@ -202,6 +202,14 @@ template <typename F> hipError_t hipFuncSetAttribute(F *kernel, hipFuncAttribute
 }
 template <typename T> constexpr hipChannelFormatDesc hipCreateChannelDesc();
 
+#ifdef HIP_TEMPLATE_KERNEL_LAUNCH // a function, so that kernels may have commas in their names
+template <typename... Arguments, typename Kernel = void (*)(Arguments...)>
+void hipLaunchKernelGGL(Kernel kernel, const dim3 &grid, const dim3 &block, unsigned int lds,
+                        hipStream_t stream, Arguments... arguments) {
+    kernel<<<grid, block, lds, stream>>>(arguments...);
+}
+#else
 #define hipLaunchKernelGGL(kernel, grid, block, lds, stream, ...)                                  \
     (kernel)<<<(grid), (block), (lds), (stream)>>>(__VA_ARGS__)
 #define hipLaunchKernelGGLInternal hipLaunchKernelGGL
+#endif
