@@ -48,6 +48,15 @@ KERNEL clears_three_tiles(const float* x, float* y, int n) {
     for (int i = 0; i < 4; i++)
         y[64 * i + T] = tiles[i / 2][i % 2][0];  // used
 }
+KERNEL adds_pairs(const float* x, float* y, int n) {
+    float sums[4];  // declared
+    for (int j = 0; j < 3; j++)
+        sums[j] = 0;
+    for (int i = 0; i < 8; i++)
+        for (int j = 0; j < 4; j++)
+            sums[j] += x[T + i] * j;
+    y[T] = sums[0] + sums[1] + sums[2] + sums[3];  // used
+}
 KERNEL reads_any_element(const float* x, float* y, int n) {
     float held[8];  // declared
     for (int i = 0; i < 7; i++)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from cupygemm.emulator.definedness import lanes, matrix, scalar
-from cupygemm.emulator.definedness.vector import ShadowGroup, shadow_of
+from cupygemm.emulator.definedness.vector import ShadowGroup, is_packed, selected, shadow_of
 from cupygemm.emulator.isa import EXEC, Instruction, Operand, registers
 from cupygemm.emulator.marks import (
     ALL,
@@ -143,6 +143,9 @@ def _shadow_of(inst: Instruction) -> Any:
 
 def _vector(marks: Marks, group: Group, inst: Instruction, looked_at: int = lanes.NEVER) -> None:
     sources = _sources(marks, group, inst)
+    if sources and is_packed(inst):
+        read = selected(inst)
+        sources = [source for source in sources if source in read]
     targets = [
         Register("v" if op.kind == "v" else "s", register)
         for op in inst.dst

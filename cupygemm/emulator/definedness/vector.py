@@ -81,7 +81,7 @@ def shadow_of(inst: Instruction) -> Shadow:
     name = inst.mnemonic
     if name in _SPECIAL:
         return Shadow(_SPECIAL[name](inst), moves=True)
-    if name.startswith("v_pk_") and inst.dst[0].count <= 2 and inst.encoding == "VOP3P":
+    if is_packed(inst):
         return Shadow(_packed(inst), moves=name == "v_pk_mov_b32")
     rule, moves = rule_of(inst)
     return Shadow(_lanewise(inst, rule), moves)
@@ -181,6 +181,26 @@ def _written_part(inst: Instruction, op: Operand) -> int:
 
 
 # -- packed ----------------------------------------------------------------------------------------
+
+
+def is_packed(inst: Instruction) -> bool:
+    """Tell whether each half of the result depends on the halves that op_sel selects."""
+    return inst.mnemonic.startswith("v_pk_") and inst.dst[0].count <= 2 and inst.encoding == "VOP3P"
+
+
+def selected(inst: Instruction) -> set[tuple[str, int]]:
+    """Return the registers of pairs that a packed instruction reads, by file and number."""
+    fields = inst.fields
+    high = fields["opsel_hi"] | fields["opsel_hi2"] << 2
+    found: set[tuple[str, int]] = set()
+    for where, op in enumerate(source_operands(inst)):
+        halves = (fields["opsel"] >> where & 1, high >> where & 1)
+        if op.count != 2 or op.field == "vdst":
+            halves = (0, op.count - 1)
+        elif inst.mnemonic == "v_pk_mov_b32":
+            halves = (halves[0], halves[0])
+        found |= {(op.kind, op.index + half) for half in halves}
+    return found
 
 
 def _packed(inst: Instruction) -> Callable[[ShadowGroup, Group], None]:
