@@ -50,6 +50,7 @@ def _add_sweep(parser: argparse.ArgumentParser) -> None:
         metavar=("LEAST", "MOST"),
         help="of the products of the design near; default: 1 1024",
     )
+    parser.add_argument("--by-sm", action="store_true", help="only kernels placed by SM, on CUDA")
     parser.add_argument("--seed", type=int, default=0, help="of the design")
     parser.add_argument("--first", type=int, default=FIRST, help="kernels that the model prefers")
     parser.add_argument("--others", type=int, default=OTHERS, help="random kernels")
@@ -71,8 +72,10 @@ def _add_refit(parser: argparse.ArgumentParser, name: str, data: str) -> None:
 
 
 def _add_network(parser: argparse.ArgumentParser) -> None:
-    present = sorted(DATA.glob("hopper*.jsonl.xz"))
-    parser.add_argument("--data", type=Path, nargs="+", default=present)
+    parser.add_argument("--data", type=Path, nargs="+", help="default: all of such kernels")
+    parser.add_argument(
+        "--by-sm", action="store_true", help="of kernels that give each SM the tile of its number"
+    )
     parser.add_argument("--write", action="store_true", help="write the weights if better")
     parser.add_argument("--steps", type=int, default=600, help="of the optimisation")
     parser.set_defaults(run=_train)
@@ -83,20 +86,22 @@ def _train(options: argparse.Namespace) -> None:
     from benchmarks.fit import hopper, network
     from cupygemm._backends.hopper import correction
 
-    files = [SampleFile.open(path) for path in options.data]
+    of_kind = "by_sm*.jsonl.xz" if options.by_sm else "hopper*.jsonl.xz"
+    files = [SampleFile.open(path) for path in options.data or sorted(DATA.glob(of_kind))]
     rows = [row for file in files for row in hopper.rows_of(file)]
     if not rows:
         raise SystemExit(f"network: no samples in {options.data}; run a sweep first")
-    outcome = network.retrain(
-        rows, hopper.present.KERNELS, correction.network(), steps=options.steps
-    )
+    present = correction.network(by_sm=options.by_sm)
+    weights = network.BY_SM if options.by_sm else {}
+    outcome = network.retrain(rows, hopper.present.KERNELS, present, steps=options.steps, **weights)
     sys.stdout.write(f"{outcome}\n")
     if options.write and outcome.is_better:
         origin = origin_of(files) | {
             "chosen_over_fastest": round(network.mean_regret(outcome.new), 4)
         }
-        correction.PATH.write_text(correction.to_json(outcome.network, origin))
-        sys.stdout.write(f"{correction.PATH} is written\n")
+        path = correction.PATH_BY_SM if options.by_sm else correction.PATH
+        path.write_text(correction.to_json(outcome.network, origin))
+        sys.stdout.write(f"{path} is written\n")
 
 
 def _add_merge(parser: argparse.ArgumentParser) -> None:
@@ -171,7 +176,8 @@ def _subject(options: argparse.Namespace) -> tuple[Kernels, Iterator[Product]]:
     if options.device == "cuda":
         from benchmarks.fit.hopper_kernels import HopperKernels
 
-        return HopperKernels(cold=options.design != "all"), _design(options)
+        cold = options.design != "all"
+        return HopperKernels(cold=cold, by_sm=options.by_sm), _design(options)
     if options.device == "emulated":
         from cupygemm import emulator
 

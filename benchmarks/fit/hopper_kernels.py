@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import subprocess
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from benchmarks.fit.layouts import DTYPES, layout_of
@@ -39,13 +39,17 @@ class HopperKernels:
         The GPU, if it is not this machine's; by default, CuPy's current device.
     cold : bool
         Measure with cold operands too.
+    by_sm : bool
+        Measure only kernels that give each SM the tile of its number; otherwise none does.
     """
 
     unit = "us"
 
-    def __init__(self, arch: HopperArch | None = None, *, cold: bool = False) -> None:
+    def __init__(
+        self, arch: HopperArch | None = None, *, cold: bool = False, by_sm: bool = False
+    ) -> None:
         self.arch = _arch_at_hand() if arch is None else arch
-        self.cold = cold
+        self.cold, self.by_sm = cold, by_sm
 
     def machine(self) -> dict[str, Any]:
         """Return what the times depend on."""
@@ -69,7 +73,11 @@ class HopperKernels:
 
     def candidates(self, product: Product, first: int, others: int) -> list[Config]:
         """Return configurations: those that the cost model ranks first, and random others."""
-        ranked = select(layout_of(product).problem, self.arch).candidates
+        layout = layout_of(product)
+        ranked = select(layout.problem, self.arch).candidates
+        if self.by_sm:
+            arch = self.arch
+            ranked = tuple(each for each in ranked if choose(layout, arch, each.config).by_sm)
         chosen = draw(ranked, first, others, str(product))
         return [asdict(candidate.config) for candidate in chosen]
 
@@ -119,7 +127,7 @@ class HopperKernels:
         return times(calls)
 
     def _choice(self, layout: Layout, config: Config) -> HopperChoice:
-        return choose(layout, self.arch, HopperConfig(**config))
+        return replace(choose(layout, self.arch, HopperConfig(**config)), by_sm=self.by_sm)
 
 
 def _arch_at_hand() -> HopperArch:

@@ -34,6 +34,8 @@ _PRIOR = 3e-4  # of each squared weight
 _OF_DEVIATIONS, _OF_MEANS, _OF_REGRET = 8.0, 0.4, 6.0
 _SHARPNESS = 0.03  # predicted logarithms this far apart are told from each other
 _LEAST_WEIGHT, _SLOW = 0.05, 4.0  # of a kernel, by how far its logarithm is above the fastest's
+BY_SM = {"of_means": 2.0, "prior": 3e-3}
+"""Options for kernels that are placed by SM: few samples, and compared with the other network's."""
 Array = NDArray[Any]
 
 
@@ -77,9 +79,18 @@ def _of_part(part: Columns, constants: KernelConstants) -> tuple[Array, Array]:
 
 
 def train(
-    rows: Sequence[Row], constants: KernelConstants, *, steps: int = STEPS, seed: int = 0
+    rows: Sequence[Row],
+    constants: KernelConstants,
+    *,
+    steps: int = STEPS,
+    seed: int = 0,
+    of_means: float = _OF_MEANS,
+    prior: float = _PRIOR,
 ) -> Network:
-    """Return the network that corrects the model best, by rows that are not held out."""
+    """Return the network that corrects the model best, by rows that are not held out.
+
+    `of_means` is the weight of a product's common error, and `prior` that of each squared weight.
+    """
     table = table_of(fitting.split(rows)[0], constants)
     mean, deviation = table.features.mean(0), table.features.std(0) + 1e-3
     inputs = (table.features - mean) / deviation
@@ -92,7 +103,7 @@ def train(
             np.zeros(1),
         ]
     )
-    loss = _Loss(table, inputs)
+    loss = _Loss(table, inputs, of_means, prior)
     options = {"maxiter": steps, "maxcor": 20}
     found = minimize(loss, start, jac=True, method="L-BFGS-B", options=options)
     hidden, hidden_bias, out, bias = _unpacked(found.x, count)
@@ -121,7 +132,10 @@ def _unpacked(weights: Array, count: int) -> tuple[Array, Array, Array, Array]:
 class _Loss:
     """The loss of weights, and its gradient."""
 
-    def __init__(self, table: Table, inputs: Array) -> None:
+    def __init__(
+        self, table: Table, inputs: Array, of_means: float = _OF_MEANS, prior: float = _PRIOR
+    ) -> None:
+        self.of_means, self.prior = of_means, prior
         self.inputs, self.modelled, self.measured = inputs, table.modelled, table.measured
         self.product = table.product
         self.count = int(table.product.max()) + 1
@@ -139,9 +153,9 @@ class _Loss:
         errors = predicted - self.measured
         means = np.bincount(product, weight * errors) / self.of_product
         deviations = errors - means[product]
-        loss = _OF_DEVIATIONS * (weight * deviations**2).sum() + _OF_MEANS * (means**2).sum()
+        loss = _OF_DEVIATIONS * (weight * deviations**2).sum() + self.of_means * (means**2).sum()
         slope = 2 * _OF_DEVIATIONS * weight * deviations
-        slope += 2 * _OF_MEANS * means[product] * weight / self.of_product[product]
+        slope += 2 * self.of_means * means[product] * weight / self.of_product[product]
         least = np.full(count, np.inf)
         np.minimum.at(least, product, predicted)
         chances = np.exp((least[product] - predicted) / _SHARPNESS)
@@ -159,8 +173,8 @@ class _Loss:
                 [slope.sum()],
             ]
         )
-        prior = _PRIOR * (weights**2).sum()
-        return float(loss / count + prior), gradient + 2 * _PRIOR * weights
+        prior = self.prior * (weights**2).sum()
+        return float(loss / count + prior), gradient + 2 * self.prior * weights
 
 
 def regrets(

@@ -33,8 +33,8 @@ static_assert(!moves_registers ||
               "give up would wait forever");
 
 // The producer's thread initialises the barriers and may use them at once; the consumers, and the
-// warps that copy scales, wait until it has done so. In a cluster all blocks wait for each other,
-// because they use each other's barriers and shared memory.
+// warps that copy scales or mark SMs, wait until it has done so. In a cluster all blocks wait for
+// each other, because they use each other's barriers and shared memory.
 template <class Args>
 CUPYGEMM_INLINE void prologue(const Args &args, SharedAddress shared, bool producer, u32 thread) {
     if (producer && thread == 0) {
@@ -42,6 +42,8 @@ CUPYGEMM_INLINE void prologue(const Args &args, SharedAddress shared, bool produ
             mbarrier_init(Shape::full(shared, stage), Shape::num_fillers);
             mbarrier_init(Shape::empty(shared, stage), Shape::num_releases);
         }
+        if constexpr (Config::by_sm)
+            mbarrier_init(shared + Shape::marks_at, 1);
         fence_mbarrier_init();
         tma_prefetch_map(args.a);
         tma_prefetch_map(args.b);
@@ -53,7 +55,7 @@ CUPYGEMM_INLINE void prologue(const Args &args, SharedAddress shared, bool produ
     __syncwarp();
     if constexpr (Shape::cluster_size > 1)
         cluster_sync();
-    else if (producer && (!Config::block_scaled || thread < 32))
+    else if (producer && (Config::by_sm ? thread < 96 : !Config::block_scaled || thread < 32))
         block_arrive(Shape::num_threads);
     else
         block_sync(Shape::num_threads);
@@ -76,7 +78,8 @@ extern "C" __global__ void __cluster_dims__(cupygemm::Shape::cluster_size, 1, 1)
 
     const bool producer = warpgroup == Config::num_consumers;
     prologue(SchedulerOf<Config>::first_product(args), shared, producer, thread);
-    let_next_kernel_start();
+    if constexpr (!Config::by_sm)
+        let_next_kernel_start();
 
     if constexpr (Config::row_groups)
         wait_for_work_before(); // the scheduler reads the groups' numbers of rows
@@ -85,7 +88,10 @@ extern "C" __global__ void __cluster_dims__(cupygemm::Shape::cluster_size, 1, 1)
     if (producer) {
         if constexpr (moves_registers)
             setmaxnreg_dec<producer_registers>();
+        if (warp % 4 == 3)
+            mark_sm(scheduler, args, shared, thread % 32);
         if (warp % 4 == 0 && elect_one()) {
+            begin_on_sm(scheduler, args, shared);
             for (; scheduler.more(); scheduler.advance(args)) {
                 const auto &product = scheduler.product(args);
                 const Work work = scheduler.work(product, rank);
@@ -106,6 +112,7 @@ extern "C" __global__ void __cluster_dims__(cupygemm::Shape::cluster_size, 1, 1)
         if constexpr (moves_registers)
             setmaxnreg_inc<consumer_registers>();
         wait_for_work_before();
+        begin_on_sm(scheduler, args, shared);
         const SharedAddress staging =
             shared + Shape::staging_at + warpgroup * Config::epilogue_buffers * block_bytes;
         FixUp<Config>::leave_first(args, scheduler, rank, warpgroup, thread, shared, ring);

@@ -12,6 +12,7 @@
 namespace cupygemm {
 
 constexpr u32 warpgroup_size = 128;
+constexpr u32 mark_words = 8; // of bits, one for each SM; see sm_scheduler.cuh
 
 template <class Config> struct Tile {
     using Element = typename Config::ElementA;
@@ -48,7 +49,10 @@ template <class Config> struct Tile {
     static constexpr u32 scales_at = barriers_at + 2 * Config::num_stages * sizeof(u64);
     static constexpr u32 scale_bytes =
         Config::block_scaled ? (Config::tile_m + Config::tile_n) * sizeof(float) : 0;
-    static constexpr u32 shared_bytes = scales_at + Config::num_stages * scale_bytes;
+    static constexpr u32 marks_at = scales_at + Config::num_stages * scale_bytes;
+    static constexpr u32 mark_bytes =
+        Config::by_sm ? sizeof(u64) + (mark_words + 1) * sizeof(u32) : 0;
+    static constexpr u32 shared_bytes = marks_at + mark_bytes;
     // The arrivals that fill a stage: one of the thread that loads the operands, and one for each
     // lane of the two warps that copy scales.
     static constexpr u32 num_fillers = 1 + (Config::block_scaled ? 64 : 0);

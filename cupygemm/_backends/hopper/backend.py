@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from cupygemm._backends.hopper import tf32x3
+from cupygemm._backends.hopper.by_sm import SHARED_BYTES
 from cupygemm._backends.hopper.check import check
 from cupygemm._backends.hopper.compile import compile_cubin, load
 from cupygemm._backends.hopper.config import FLOAT8, HopperArch, HopperConfig
@@ -160,6 +161,7 @@ class HopperBackend(NoExtras):
                 tf32x3.require(choice.asked, choice.selection, self.arch)
         gemm, its = choice.gemm, choice.config
         shared = its.shared_bytes(choice.a.itemsize, choice.problem.b_major)
+        shared += SHARED_BYTES if choice.by_sm else 0
         return Compiled(
             computed_by="cupygemm",
             reason=choice.selection.reason,
@@ -169,7 +171,9 @@ class HopperBackend(NoExtras):
             config=its,
             resources=lambda: gemm.resources(shared),
             compiler=gemm.compiler,
-            grid=launch_grid(its, its.num_units(choice.problem), choice.num_sms),
+            grid=launch_grid(
+                its, its.num_units(choice.problem), choice.num_sms, by_sm=choice.by_sm
+            ),
             num_launches=len(placement.layout.launches),
             by_address=placement.is_in_place and placement.sources is None,
         )
@@ -244,8 +248,9 @@ class HopperBackend(NoExtras):
 
     def sparing(self, units: int) -> HopperBackend:
         """Return this backend with persistent grids that leave some SMs to other kernels."""
-        arch = replace(self.arch, num_sms=self.arch.num_sms - units)
-        return HopperBackend(arch, beside=self._beside or units > 0)
+        beside = self._beside or units > 0
+        arch = replace(self.arch, num_sms=self.arch.num_sms - units, places_by_sm=not beside)
+        return HopperBackend(arch, beside=beside)
 
     def kernel(self, text: str, entry: str, shared_bytes: int = 0) -> Any:
         """Compile a translation unit and load its kernel."""

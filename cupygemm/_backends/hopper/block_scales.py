@@ -57,7 +57,7 @@ def choose_scaled(layout: Layout, arch: HopperArch, scaling: BlockScaling) -> Ho
     best = min(selection.candidates, key=_scaled_cycles)
     if best.config != selection.config:
         selection = HopperSelection(best.config, _CORRECTED, selection.ranking)
-    return replace(choice, selection=selection, block_scales=how)
+    return replace(choice, by_sm=False, selection=selection, block_scales=how)
 
 
 def _scaled_cycles(candidate: HopperCandidate) -> float:

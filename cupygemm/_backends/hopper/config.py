@@ -82,6 +82,9 @@ class HopperArch:
         The memory bandwidth of the GPU, for what L2 does not hold.
     l2_bytes : int
         The size of L2, of both of its halves together.
+    places_by_sm : bool
+        Kernels may give each SM the tile of its number, see `by_sm`; not where some of the SMs are
+        left to other kernels.
     """
 
     name: str = "sm_90a"
@@ -90,6 +93,7 @@ class HopperArch:
     clock_mhz: int = 1700
     hbm_bytes_per_clock: int = 2500
     l2_bytes: int = 60 << 20
+    places_by_sm: bool = True
 
     @classmethod
     def of_device(cls, part: str, values: Mapping[str, Any]) -> HopperArch:

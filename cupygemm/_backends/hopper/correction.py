@@ -26,6 +26,8 @@ from cupygemm._backends.hopper.cost_shapes import ConfigColumns, Shapes
 Matrix = NDArray[np.float64]
 _UNITS = 32  # at a time: BLAS would wake other cores for larger products, which takes longer
 PATH = Path(__file__).with_name("correction.json")
+PATH_BY_SM = Path(__file__).with_name("correction_by_sm.json")
+"""Where the weights are: of kernels in general, and of those that place tiles by SM (`by_sm`)."""
 FEATURES = (
     "tile_m",
     "tile_n",
@@ -105,9 +107,9 @@ class Network:
 
 
 @functools.cache
-def network() -> Network:
-    """Return the network of the weights in the package."""
-    return from_json(PATH.read_text())
+def network(*, by_sm: bool = False) -> Network:
+    """Return the network of the weights in the package; `by_sm`: for kernels placed by SM."""
+    return from_json((PATH_BY_SM if by_sm else PATH).read_text())
 
 
 def from_json(text: str) -> Network:

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import functools
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from cupygemm._backends.hopper import tensormap
+from cupygemm._backends.hopper.by_sm import SHARED_BYTES, marks
 from cupygemm._backends.hopper.config import (
     SLAB_BYTES,
     SWIZZLE_LINES,
@@ -131,12 +133,20 @@ class GemmLaunch:
     __slots__ = ("_config", "_enqueue", "_geometry", "_packed")
 
     def __init__(
-        self, kernel: Any, geometry: Geometry, config: HopperConfig, *, units: int, num_sms: int
+        self,
+        kernel: Any,
+        geometry: Geometry,
+        config: HopperConfig,
+        *,
+        units: int,
+        num_sms: int,
+        by_sm: bool = False,
     ) -> None:
         self._geometry = geometry
         self._config = config
         shared = config.shared_bytes(geometry.a.itemsize, geometry.b_major)
-        grid = launch_grid(config, units, num_sms)
+        shared += SHARED_BYTES if by_sm else 0
+        grid = launch_grid(config, units, num_sms, by_sm=by_sm)
         self._enqueue = Enqueue(kernel, grid, config.num_threads, shared)
         self._packed: dict[tuple[int, int, int, int, bytes], Pointed] = {}
 
@@ -144,7 +154,7 @@ class GemmLaunch:
         """Enqueue the launch.
 
         `epilogue` holds packed arguments that follow the struct. If the kernel cuts tiles,
-        `workspace` is the address of `stream_bytes` bytes.
+        `workspace` is the address of `stream_bytes` bytes; if it places them by SM, of its marks.
         """
         key = (a, b, c, workspace, epilogue)
         packed = self._packed.get(key) or self._pack(*key)
@@ -244,17 +254,47 @@ def _loaded(extent: int, tile: int, major: str, shares: int, itemsize: int) -> t
     return box * shares, box
 
 
-def launch_grid(config: HopperConfig, units: int, num_sms: int) -> Triple:
+def launch_grid(config: HopperConfig, units: int, num_sms: int, *, by_sm: bool = False) -> Triple:
     """Return the grid of a launch: clusters that fill the GPU once, or one for each unit.
 
-    Blocks that exchange sums end after one unit.
+    Blocks that exchange sums end after one unit. If tiles are placed by SM, each SM has a block.
     """
+    if by_sm:
+        return num_sms, 1, 1
     size = config.cluster_size
     if config.cluster_k > 1:
         return units * size, 1, 1
     if config.stream_k:
         return config.stream_k * size, 1, 1
     return min(units, num_clusters(num_sms, size)) * size, 1, 1
+
+
+class MarkedLaunch:
+    """The launch of a GEMM kernel that gives each SM the tile of its number.
+
+    Parameters
+    ----------
+    early : GemmLaunch
+        Of the kernel with marks.
+    unmarked : callable
+        The launch where there can be no marks.
+    """
+
+    __slots__ = ("_early", "_stream", "_unmarked")
+
+    def __init__(self, early: GemmLaunch, unmarked: Callable[..., None]) -> None:
+        from cupy.cuda import get_current_stream
+
+        self._early, self._unmarked = early, unmarked
+        self._stream = get_current_stream
+
+    def __call__(self, a: int, b: int, c: int, epilogue: bytes = b"") -> None:
+        """Enqueue the launch; `epilogue` holds packed arguments that follow the struct."""
+        address = marks(self._stream().ptr)
+        if address:
+            self._early(a, b, c, epilogue, address)
+        else:
+            self._unmarked(a, b, c, epilogue)
 
 
 class AddLaunch:

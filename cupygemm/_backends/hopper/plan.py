@@ -14,9 +14,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from cupygemm._backends.hopper import fp64, tf32x3
+from cupygemm._backends.hopper.by_sm import can_repeat, runs_by_sm
 from cupygemm._backends.hopper.compile import Cubin, compile_cubin
 from cupygemm._backends.hopper.config import HopperArch, HopperConfig
 from cupygemm._backends.hopper.copies import NUM_TERMS, OperandCopy
+from cupygemm._backends.hopper.cost_shapes import shapes_of
 from cupygemm._backends.hopper.early_start import starts_early
 from cupygemm._backends.hopper.launch import Geometry
 from cupygemm._backends.hopper.orientation import as_computed, transposed
@@ -55,6 +57,8 @@ class HopperChoice:
     num_sms : int
     starts_early : bool
         The GEMM may start before the previous work has ended, see `early_start`.
+    by_sm : bool
+        Each SM computes the tile of its number, see `by_sm`.
     lower_triangle : bool
         The kernel computes the lower triangle of C, and a second one mirrors it.
     block_scales : BlockScales or None
@@ -74,6 +78,7 @@ class HopperChoice:
     c_direct: str | None
     num_sms: int
     starts_early: bool = True
+    by_sm: bool = False
     lower_triangle: bool = False
     block_scales: BlockScales | None = None
     row_groups: RowGrouping | None = None
@@ -105,6 +110,7 @@ class HopperChoice:
             block_scales=self.block_scales,
             row_groups=self.row_groups,
             sums_only=self.finishes,
+            by_sm=self.by_sm and group_capacity == 0,
         )
         return compile_cubin(text, GEMM_ENTRY)
 
@@ -203,6 +209,7 @@ def choose(
         starts_early=starts_early(
             selection.config, problem, num_sms=arch.num_sms, l2_bytes=arch.l2_bytes
         ),
+        by_sm=can_repeat(asked) and bool(runs_by_sm(selection.config, shapes_of(problem), arch)),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +15,7 @@ from cupygemm._backends.hopper.launch import (
     AddLaunch,
     FinishLaunch,
     GemmLaunch,
+    MarkedLaunch,
     MirrorLaunch,
     stream_bytes,
 )
@@ -61,8 +63,20 @@ def make_product(choice: HopperChoice) -> Callable[..., None]:
 
     geometry, config = choice.geometry(), choice.config
     units = config.num_units(choice.problem)
+    kernel = load(choice.gemm)
+    make = functools.partial(
+        GemmLaunch,
+        kernel,
+        geometry,
+        config,
+        units=units,
+        num_sms=choice.num_sms,
+        by_sm=choice.by_sm,
+    )
     with contextlib.nullcontext() if choice.starts_early else in_order():
-        gemm = GemmLaunch(load(choice.gemm), geometry, config, units=units, num_sms=choice.num_sms)
+        gemm: Callable[..., None] = make()
+    if choice.by_sm:
+        gemm = MarkedLaunch(make(), gemm)
     prepare = make_preparation(choice)
     cut = config.split_k > 1 or config.stream_k > 0
     plain = not choice.lower_triangle and choice.block_scales is None and choice.row_groups is None

@@ -96,7 +96,7 @@ def choose_row_groups(layout: Layout, groups: RowGroups, arch: HopperArch) -> Ho
         config = min(able, key=lambda each: row_group_cycles(each, asked, groups.count, rows, arch))
     choice = choose(layout, arch, config, reason="the model's choice for the expected rows")
     kind: RowGrouping = "shared" if groups.shared else "masked"
-    return replace(choice, block_scales=how, row_groups=kind)
+    return replace(choice, by_sm=False, block_scales=how, row_groups=kind)
 
 
 def _unscaled(

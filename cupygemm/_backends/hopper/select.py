@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cupygemm._backends.hopper.admissible import admissible, divisions, kind_of
+from cupygemm._backends.hopper.by_sm import can_repeat, runs_by_sm
 from cupygemm._backends.hopper.check import check
 from cupygemm._backends.hopper.config import RASTERS, HopperArch, HopperConfig
 from cupygemm._backends.hopper.correction import features, network
@@ -153,11 +154,14 @@ def rank(columns: ConfigColumns, shapes: Shapes, arch: HopperArch, problem: Gemm
     warm = costs(columns, shapes, arch, of)
     cycles = warm.cycles
     if problem.a_dtype != "f64":  # of which too few kernels were measured
-        logs = [
-            np.log(cost.cycles)
-            + network()(features(columns, shapes, arch, of, cost, cold=cost is not warm))
-            for cost in (warm, costs(columns, shapes, arch, of, cold=True))
-        ]
+        placed = np.flatnonzero(can_repeat(problem) & runs_by_sm(columns, shapes, arch))
+        logs = []
+        for cost in (warm, costs(columns, shapes, arch, of, cold=True)):
+            inputs = features(columns, shapes, arch, of, cost, cold=cost is not warm)
+            factors = network()(inputs)
+            if len(placed):
+                factors[placed] = network(by_sm=True)(inputs[placed])
+            logs.append(np.log(cost.cycles) + factors)
         cycles = np.exp((logs[0] + logs[1]) / 2)
     useful = float(problem.m) * problem.n * problem.k * problem.num_batches
     order = np.argsort(cycles, kind="stable")

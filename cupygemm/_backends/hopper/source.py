@@ -51,6 +51,7 @@ def generate(
     block_scales: BlockScales | None = None,
     row_groups: RowGrouping | None = None,
     sums_only: bool = False,
+    by_sm: bool = False,
 ) -> str:
     """Return the CUDA C++ source of the kernel for a problem.
 
@@ -76,6 +77,8 @@ def generate(
         one matrix, or each of the first rows of a matrix of its own.
     sums_only : bool
         C is a workspace for the sums, in fp32, and another kernel applies the epilogue.
+    by_sm : bool
+        Each block computes the tile that has the number of its SM.
 
     Returns
     -------
@@ -107,6 +110,7 @@ def generate(
         "bool scales_each_step": _bool(block_scales is not None and block_scales.each_step),
         "bool row_groups": _bool(row_groups is not None),
         "bool groups_share_rows": _bool(row_groups == "shared"),
+        "bool by_sm": _bool(by_sm),
     }
     lines = epilogue_lines(problem.epilogue if fused else None, _takes_runs(problem, 2))
     return flatten(

@@ -52,7 +52,9 @@ def choose_triangle(layout: Layout, arch: HopperArch) -> HopperChoice | None:
     units = num_units(config, problem)
     reason = f"one triangle: {units} of {config.num_units(problem)} tiles, then mirrored (modelled)"
     chosen = choose(layout, arch, config)  # the whole product may be computed as its transpose
-    return replace(chosen, lower_triangle=True, selection=HopperSelection(config, reason))
+    return replace(
+        chosen, by_sm=False, lower_triangle=True, selection=HopperSelection(config, reason)
+    )
 
 
 def num_units(config: HopperConfig, problem: GemmProblem) -> int:

@@ -62,15 +62,21 @@ def test_divided_k_and_tiles_that_share_lines_start_early():
     assert not early(1, 4608, 4096, wide, b_major="n")
 
 
-@pytest.mark.parametrize(("columns", "starts"), [(4608, False), (2304, True)])
-def test_the_launch_starts_as_was_decided(monkeypatch, columns, starts):
+@pytest.mark.parametrize(
+    ("columns", "marked", "starts"), [(4608, True, [False, True]), (1152, False, [True])]
+)
+def test_the_launch_starts_as_was_decided(monkeypatch, columns, marked, starts):
+    """With marks, a launch starts early; the other one is for streams without marks."""
     made = []
     choice = choose(layout_of((1, 4096), (4096, columns), BF16), ARCH, config_of(64))
-    monkeypatch.setitem(sys.modules, "cupy.cuda", SimpleNamespace(alloc=None))
+    modules = SimpleNamespace(alloc=None, get_current_stream=None)
+    monkeypatch.setitem(sys.modules, "cupy.cuda", modules)
     monkeypatch.setattr(product, "load", lambda cubin: None)
     monkeypatch.setattr(
         product, "GemmLaunch", lambda *_, **__: made.append(enqueue._starts_early.get())
     )
     product.make_product(choice)
-    assert made == [choice.starts_early] == [starts]
+    assert choice.by_sm == marked
+    assert made == starts
+    assert made[0] == choice.starts_early
     assert enqueue._starts_early.get()

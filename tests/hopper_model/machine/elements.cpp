@@ -71,6 +71,25 @@ void add_global(Arguments &args) {
     *word += args.value(2);
 }
 
+// Marks of SMs: the words that a kernel may access before preceding work has ended.
+u32 *mark(Arguments &args) {
+    u32 *const word = reinterpret_cast<u32 *>(args.value(1));
+    args.set(0, *word);
+    return word;
+}
+void or_mark(Arguments &args) {
+    const u32 bits = static_cast<u32>(args.value(2));
+    *mark(args) |= bits;
+}
+void exchange_mark(Arguments &args) {
+    const u32 value = static_cast<u32>(args.value(2));
+    *mark(args) = value;
+}
+void add_mark(Arguments &args) {
+    const u32 value = static_cast<u32>(args.value(2));
+    *mark(args) += value;
+}
+
 // Lane l has the address of row l % 8 of matrix l / 8. Register i of lane l has two elements of row
 // l / 4 of matrix i, from column 2 (l % 4) on. With .trans, the addresses are those of columns. The
 // addresses of lanes beyond the matrices are not used.
@@ -131,6 +150,7 @@ const Opcode element_opcodes[] = {
     {"ld.shared::cluster.v4.f32", load_shared<u32, 4>},
     {"st.shared.v4.f32", store_shared<u32, 4>},
     {"st.shared.u16", store_shared<u16, 1>},
+    {"st.shared.u32", store_shared<u32, 1>},
     {"st.shared.v2.f32", store_shared<u32, 2>},
     {"st.shared.v2.b32", store_shared<u32, 2>},
     {"st.shared.v2.b64", store_shared<u64, 2>},
@@ -146,6 +166,9 @@ const Opcode element_opcodes[] = {
     {"ld.global.v2.f64", load_global<u64, 2>},
     {"ld.acquire.gpu.global.u64", load_acquire},
     {"atom.relaxed.gpu.global.add.u64", add_global},
+    {"atom.relaxed.gpu.global.or.b32", or_mark},
+    {"atom.relaxed.gpu.global.exch.b32", exchange_mark},
+    {"atom.acq_rel.gpu.global.add.u32", add_mark},
     {"prefetch.global.L2", prefetch},
     {"st.global.u64", store_global<u64, 1>},
     {"st.global.u8", store_global<u8, 1>},

@@ -55,7 +55,8 @@ Handler handler_of(const char *name) {
     fail("the model has no instruction %s", name);
 }
 
-const char *const specials[] = {"%cluster_ctarank", "%clusterid.x", "%nclusterid.x", "%tid.x"};
+const char *const specials[] = {"%cluster_ctarank", "%clusterid.x", "%nclusterid.x",
+                                "%tid.x",           "%smid",        "%nsmid"};
 
 u64 special(u32 which) {
     const u32 size = running->block->cluster->size;
@@ -63,6 +64,11 @@ u64 special(u32 which) {
         return running->block->rank;
     if (which == 3)
         return running->place.thread.x;
+    if (which == 4) // with an even seed, two blocks run on an SM after each other
+        return seed % 2 ? running->place.grid.x - 1 - running->place.block.x
+                        : running->place.block.x / 2;
+    if (which == 5)
+        return running->place.grid.x;
     return (which == 1 ? running->place.block.x : running->place.grid.x) / size;
 }
 
