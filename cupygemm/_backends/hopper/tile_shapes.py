@@ -192,6 +192,9 @@ TRANSPOSED_CONFIGS = ConfigTable(
         64     216      64              1           5                 2          4          1
        128      56      64              2           8                 2          1          4
        128      88      64              2           6                 2          1          4
+       128      96      64              2           6                 2          4          1
+       192      88      64              3           5                 2          1          2
+       192      96      64              3           5                 1          1          2
     """,
 )
 """Configurations for operands of 16 bits that compute the transpose of C."""
