@@ -8,25 +8,22 @@ from __future__ import annotations
 
 import argparse
 import json
-import multiprocessing
 import random
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import ml_dtypes
 import numpy as np
 
 from benchmarks.models import report
+from benchmarks.models.kernels import choice_of, compile_all
 from benchmarks.models.layers import FEW, HELD_OUT, MODELS, Layer, products
 from benchmarks.models.measure import COLD_BYTES, ROUNDS, STATES, measure, operands_of
 from benchmarks.models.peers import OURS, PEERS, Case
 from benchmarks.models.rotation import num_sets
-
-if TYPE_CHECKING:
-    from cupygemm._backends.hopper.plan import HopperChoice
 
 DTYPES: dict[str, np.dtype[Any]] = {
     "bf16": np.dtype(ml_dtypes.bfloat16),
@@ -70,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             _print(_described(layer, name, case) + (_chosen(case) if options.dry_run else ""))
         return
     if options.processes:
-        _compile(cases(options), options.processes)
+        compile_all([case for _, _, case in cases(options)], options.processes)
     records = _measured(options)
     for line in (*report.tables(records), "", *report.beside_random_shapes(records), ""):
         _print(line)
@@ -162,18 +159,6 @@ def _measured(options: argparse.Namespace) -> list[report.Record]:
     return records
 
 
-def _compile(chosen: Sequence[Chosen], processes: int) -> None:
-    """Compile the kernels of products into the cache, in processes that use no GPU."""
-    with multiprocessing.get_context("spawn").Pool(processes) as pool:
-        pool.map(_compile_case, [case for _, _, case in chosen], chunksize=1)
-
-
-def _compile_case(case: Case) -> None:
-    choice = _choice(case)
-    if choice is not None:
-        _ = choice.gemm
-
-
 def _line(record: report.Record) -> str:
     """Return a line of a product: our times, and the ratios of the peers."""
     parts = [f"{record['case']:18s} {record['dtype']} W {record['order']}"]
@@ -203,32 +188,8 @@ def _chosen(case: Case) -> str:
 
 def _config(case: Case) -> str:
     """Return the name of the configuration that the selector takes on an H200."""
-    choice = _choice(case)
+    choice = choice_of(case)
     return "" if choice is None else choice.config.name
-
-
-def _choice(case: Case) -> HopperChoice | None:
-    """Return what the selector takes on an H200; None where cuBLAS is faster."""
-    from benchmarks.fit.layouts import layout_of
-    from benchmarks.fit.samples import Product
-    from cupygemm._backends.hopper.config import HopperArch
-    from cupygemm._backends.hopper.plan import choose
-
-    kinds = {"bfloat16": "bf16", "float16": "f16", "float64": "f64"}
-    if case.dtype.name not in kinds:
-        return None
-    kind = kinds[case.dtype.name]
-    product = Product(
-        shape=(case.m, case.n, case.k),
-        operands=kind,
-        result=kind,
-        layout="NT" if case.w_turned else "NN",
-        group="models",
-    )
-    try:
-        return choose(layout_of(product), HopperArch())
-    except ValueError:  # cuBLAS is faster
-        return None
 
 
 def _print(line: str) -> None:
