@@ -43,7 +43,7 @@ CUPYGEMM_INLINE void prologue(const Args &args, SharedAddress shared, bool produ
             mbarrier_init(Shape::empty(shared, stage), Shape::num_releases);
         }
         if constexpr (Config::by_sm)
-            mbarrier_init(shared + Shape::marks_at, 1);
+            SmScheduler<Config>::prepare(shared);
         fence_mbarrier_init();
         tma_prefetch_map(args.a);
         tma_prefetch_map(args.b);

@@ -8,7 +8,10 @@
 // next launch of its stream start, whose blocks mark theirs in the same memory.
 //
 //   memory:        marks of 32 SMs (word) | number of blocks that have marked
-//   shared memory: barrier | tiles that are left for this block, in words of 32 | unused word
+//   shared memory: barrier | tiles that are left for this block, in words of 32 | SM of the block
+//
+// One thread reads the number of the SM for the whole block: it may change if the block is
+// preempted.
 //
 // Without memory for marks, or where SMs have numbers that no block has, a block computes the tile
 // of its own number.
@@ -78,11 +81,21 @@ template <class Config> struct SmScheduler : Scheduler<Config> {
 
     CUPYGEMM_INLINE explicit SmScheduler(const HopperArgs &args) : Scheduler<Config>(args) {}
 
+    // One thread, before the others of the block read what it stores.
+    CUPYGEMM_INLINE static void prepare(SharedAddress shared) {
+        mbarrier_init(shared + Tile<Config>::marks_at, 1);
+        store_shared_word(sm_at(shared), sm_number());
+    }
+
+    CUPYGEMM_INLINE static SharedAddress sm_at(SharedAddress shared) {
+        return shared + Tile<Config>::marks_at + sizeof(u64) + words * sizeof(u32);
+    }
+
     // Start with the tile of the block's SM.
     CUPYGEMM_INLINE void begin(const HopperArgs &args, SharedAddress shared) {
         barrier = shared + Tile<Config>::marks_at;
         if (is_placed(args)) {
-            this->unit = sm_number();
+            this->unit = load_shared_word(sm_at(shared));
             if (this->unit >= this->units)
                 advance(args);
         }
@@ -106,7 +119,7 @@ template <class Config> struct SmScheduler : Scheduler<Config> {
         const SharedAddress at = shared + Tile<Config>::marks_at;
         u32 left = 0;
         if (is_placed(args)) {
-            const u32 sm = sm_number(), blocks = cluster_count();
+            const u32 sm = load_shared_word(sm_at(shared)), blocks = cluster_count();
             u32 before = 0;
             if (lane == 0) {
                 if (sm < blocks)
@@ -118,7 +131,7 @@ template <class Config> struct SmScheduler : Scheduler<Config> {
                     left = ~exchange_word(args.workspace + lane * sizeof(u32), 0);
             }
         }
-        if (lane <= words) // which needs the old words, so that they have been cleared
+        if (lane < words)
             store_shared_word(at + sizeof(u64) + lane * sizeof(u32), left);
         __syncwarp();
         if (lane == 0)

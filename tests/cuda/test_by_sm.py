@@ -32,7 +32,7 @@ def test_repeated_launches_are_exact_and_leave_no_marks(extents):
         cupygemm.matmul(a, b, out)
     testing.assert_gemm_exact(out, x1, x2)
     address = by_sm.marks(cp.cuda.get_current_stream().ptr)
-    words = cp.ndarray(9, np.uint32, by_sm._memory(cp.cuda.Device().id, 0))
+    words = cp.ndarray(9, np.uint32, by_sm._memory(cp.cuda.Device().id))
     assert address == words.data.ptr
     assert not words.get().any()
 

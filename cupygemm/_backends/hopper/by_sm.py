@@ -29,7 +29,6 @@ _LEAST_BYTES = 0.1  # of L2
 SHARED_BYTES = 44
 """Shared memory of a block for its marks: a barrier, and words for the bits of 256 SMs."""
 _GLOBAL_BYTES = 36  # bits, and a counter
-_THREAD_STREAM = 2  # the handle of every thread's own default stream
 
 
 def runs_by_sm(configs: Config, shapes: Shapes, arch: HopperArch) -> Number:
@@ -55,21 +54,22 @@ def can_repeat(problem: GemmProblem) -> bool:
 def marks(stream: int) -> int:
     """Return the address of the marks of launches in the current stream, of this handle, or 0.
 
-    They are 0 between launches. Kernels of a captured launch may run beside other work, and threads
-    share a handle for their own streams, so neither has marks: their blocks take tiles in order.
+    Only the default stream of a device has marks, which are 0 between launches: launches that
+    run beside each other must not share them. Another stream may get the handle of one that was
+    destroyed while its work goes on, threads share a handle for their own default streams, and
+    kernels of a graph run beside those of its next launch. Without marks, tiles go in order.
     """
     from cupy.cuda import runtime
 
-    if stream == _THREAD_STREAM or (stream and runtime.streamIsCapturing(stream)):
-        return 0
-    return int(_memory(runtime.getDevice(), stream).ptr)
+    return 0 if stream else int(_memory(runtime.getDevice()).ptr)
 
 
-@functools.lru_cache(maxsize=1024)
-def _memory(device: int, stream: int) -> Any:
+@functools.cache
+def _memory(device: int) -> Any:
     """Return memory of zeros, which stays allocated: launches in flight may use it."""
-    from cupy.cuda import Memory, MemoryPointer, get_current_stream
+    from cupy.cuda import Device, Memory, MemoryPointer, Stream
 
-    memory = MemoryPointer(Memory(_GLOBAL_BYTES), 0)
-    memory.memset_async(0, _GLOBAL_BYTES, get_current_stream())
+    with Device(device):
+        memory = MemoryPointer(Memory(_GLOBAL_BYTES), 0)
+        memory.memset_async(0, _GLOBAL_BYTES, Stream.null)
     return memory

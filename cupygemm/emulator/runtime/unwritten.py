@@ -18,6 +18,7 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from cupygemm._build.source_text import read_source
 from cupygemm._build.toolchain import CompileError, Toolchain
 
 MARKER = "v_mov_b32_dpp $0, $0 quad_perm:[0,1,2,3] row_mask:0x0 bank_mask:0x0"
@@ -56,7 +57,7 @@ def compile_marked(
     options : sequence of str
         The compiler's.
     """
-    if not may_be_unwritten(file.read_text()):
+    if not may_be_unwritten(read_source(file)):
         return False
     ir = file.with_name("marked.ll")
     try:
