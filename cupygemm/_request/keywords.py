@@ -129,8 +129,8 @@ def _as_stream(function: str, stream: Any) -> Any:
 
         return Stream.from_external(stream)
     raise TypeError(
-        f"{function}: stream is {stream!r}, not a cupy.cuda.Stream; for a stream of another "
-        "library pass cupy.cuda.ExternalStream(its address)"
+        f"{function}: stream is {stream!r}; pass a cupy.cuda.Stream, or the stream object of "
+        "another library that has __cuda_stream__, as torch.cuda.Stream does"
     )
 
 
