@@ -164,9 +164,21 @@ class KernelFault(EmulatorError):
 
 
 class SourceFault(EmulatorError):
-    """HIP source that uses what nothing has written, found when its code is loaded."""
+    """A fault of HIP source, found when its code is loaded.
 
-    check = "uninitialised_source"
+    Parameters
+    ----------
+    text : str
+    check : str
+        The name of the check that found it.
+    """
+
+    def __init__(self, text: str, check: str) -> None:
+        super().__init__(text)
+        self.check = check
+
+    def __reduce__(self) -> tuple[type, tuple[str, str]]:
+        return type(self), (str(self), self.check)
 
 
 class KernelWarning(EmulatorError, RuntimeWarning):

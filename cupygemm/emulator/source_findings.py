@@ -136,7 +136,7 @@ def report(elf: bytes) -> None:
             continue
         if not _called_by_cupy():
             found = re.findall(re.escape(mark.encode()) + rb"([^\0]+)", elf)
-            report_call(SourceFault(_text(check, found)), severity)
+            report_call(SourceFault(_text(check, found), check), severity)
 
 
 def _text(check: str, found: Iterable[bytes]) -> str:

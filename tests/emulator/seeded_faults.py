@@ -137,15 +137,23 @@ def code_object(name: str) -> Path:
     return assembled(_START + SEEDS[name].body + _END, arguments=[8], lds=SEEDS[name].lds)
 
 
-def _source() -> int:
+_HALF_A_MASK = """
+extern "C" __global__ void k(int* x, int n) {
+    unsigned mask = __ballot(n);
+    x[threadIdx.x] = mask ? 7 : 0;
+}
+"""
+
+
+def _source(text: str) -> int:
     x = np.zeros(64, np.uint32)
-    emulator.launch(_compiled(), 1, 64, [x, 1])
+    emulator.launch(_compiled(text), 1, 64, [x, 1])
     return int(x[0])
 
 
 @functools.cache
-def _compiled() -> bytes:
-    return compile_program(_SOURCE, "a.hip", target_name="gfx942").code
+def _compiled(text: str) -> bytes:
+    return compile_program(text, "a.hip", target_name="gfx942").code
 
 
 _CONDITION = """
@@ -179,7 +187,9 @@ def _streams() -> int:
 def run(name: str) -> int:
     """Run the fault of a check, and return what the kernel stores: 7 if it runs on."""
     if name == "uninitialised_source":
-        return _source()
+        return _source(_SOURCE)
+    if name == "wave_masks":
+        return _source(_HALF_A_MASK)
     if name == "stream_races":
         return _streams()
     if name == "partial_barriers":

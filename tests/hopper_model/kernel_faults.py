@@ -169,8 +169,8 @@ FAULTS = [
     ),
     Fault(
         "memory written before the work before has ended",
-        text="wait_for_work_before();\n        const SharedAddress",
-        instead="const SharedAddress",
+        text="wait_for_work_before();\n        begin_on_sm",
+        instead="begin_on_sm",
         said="has not executed griddepcontrol.wait",
     ),
     Fault(

@@ -116,7 +116,7 @@ def test_a_stream_of_choice(cp):
         stream.synchronize()
         testing.assert_gemm_exact(result, x1, x2, **options)
     assert cp.cuda.get_current_stream().ptr == before
-    with pytest.raises(TypeError, match=r"stream is 0, not a cupy\.cuda\.Stream"):
+    with pytest.raises(TypeError, match=r"stream is 0; pass a cupy\.cuda\.Stream"):
         cupygemm.matmul(a, b, stream=0)
 
 

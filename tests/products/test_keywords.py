@@ -174,7 +174,7 @@ def test_what_is_no_stream_or_lies_elsewhere_is_refused(cp, name):
     }.get(name, (a, a))
     call = getattr(cupygemm, name)
     given = {"out": [out] if name == "grouped_matmul" else out}
-    with pytest.raises(TypeError, match=rf"{name}: stream is 0, not a cupy\.cuda\.Stream"):
+    with pytest.raises(TypeError, match=rf"{name}: stream is 0; pass a cupy\.cuda\.Stream"):
         call(*positional, stream=0, **given)
     elsewhere = type("Elsewhere", (), {"ptr": 1, "device_id": 3, "__enter__": None})()
     with pytest.raises(ValueError, match=f"{name}: the stream is on device 3, the arrays are on d"):

@@ -305,7 +305,7 @@ def _arguments(program: _Program, library: CxxLibrary) -> list[str]:
         f"-ffile-prefix-map={work}/=",
         f"-I{work / 'include'}",
         "-Wno-unused-command-line-argument",
-        *source_findings.options(program.file.read_text()),
+        *source_findings.options(read_source(program.file)),
         KEEP_NAMES,
         *(_LINES if program.keeps_source else ()),
         *options,
