@@ -230,6 +230,9 @@ def test_without_optimisation_private_memory_is_followed_instead() -> None:
         ("float v[2][2]; return v;", True),
         ("int i = 3; x[i] = 4; return i; y = z;", False),
         ("float a[2] = {1, 2}; using T = int; break;", False),
+        ("__shared__ float s[256]; extern __shared__ int t[];", False),
+        ("int i; unsigned long long n, m; float x;", False),
+        ("void f(float* y) { float a[4]; y[0] = a[1]; }", True),
     ],
 )
 def test_programs_without_such_declarations_are_compiled_once(source: str, expected: bool) -> None:

@@ -38,7 +38,12 @@ _START = re.compile(
 _TEMPORARY = ("%agg.", "%ref.tmp", "%tmp", "%undef.", "%coerce", "%cleanup")
 # A declaration without an initialiser, roughly: what to look at more closely.
 _DECLARES = re.compile(r"(?:\]|[\w>]\s+\w+)\s*(?:,[^;={}()]*)?;")
-_NO_DECLARATION = re.compile(r"\b(?:return|goto|break|continue|using|typedef)\b[^;]*;")
+_NO_DECLARATION = re.compile(
+    r"//.*|\b(?:return|goto|break|continue|using|typedef|extern|__shared__|__constant__|__device__)"
+    # Or of numbers: the compiler itself warns of those that are never written.
+    r"\b[^;{]*;|\b(?:(?:unsigned|signed|long|short|int|char|bool|float|double|half|__half|size_t"
+    r"|u?int(?:8|16|32|64)_t)\s+)+\w+(?:\s*,\s*\w+)*\s*;"
+)
 _BITS = {"half": 16, "bfloat": 16, "float": 32, "double": 64, "ptr": 64}
 
 
@@ -74,7 +79,7 @@ def compile_marked(
 
 
 def may_be_unwritten(source: str) -> bool:
-    """Tell whether a program may declare a variable without an initialiser."""
+    """Tell whether a program may declare an array or structure without an initialiser."""
     return _DECLARES.search(_NO_DECLARATION.sub(";", source)) is not None
 
 
