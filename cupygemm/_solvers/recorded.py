@@ -178,7 +178,7 @@ def repeatable(
             cases.popitem(last=False)
         return use(result)
     cases.move_to_end(key)
-    block = None if case.fails else allocate(case.size)
+    block = None if case.fails else _block(allocate, case.size)
     found = None
     if block is not None:
         found = case.graphs.get(block.ptr) or _record(case, block, prepare, work)
@@ -190,6 +190,14 @@ def repeatable(
     fill(found.given)
     found.graph.launch()
     return use(found.result)
+
+
+def _block(allocate: Callable[[int], Any], size: int) -> Any:
+    """Return memory in one block, or None if there is only room for its parts."""
+    try:
+        return allocate(size)
+    except MemoryError:
+        return None
 
 
 def _record(

@@ -58,6 +58,18 @@ def test_work_that_takes_more_memory_is_not_recorded(cp, draw, cases):
     assert not case.graphs
 
 
+def test_memory_without_room_for_one_block(cp, draw, cases):
+    a = cp.asarray(draw((40, 32)))
+    linalg.qr(a)
+    (case,) = cases.values()
+    pool = cp.cuda.MemoryPool()
+    pool.set_limit(case.size - 1)
+    with cp.cuda.using_allocator(pool.malloc):
+        r = linalg.qr(a)[1]
+    assert_like(r, np.linalg.qr(a.get())[1], factor=2000)
+    assert not case.graphs
+
+
 def test_a_call_that_is_recorded_by_its_user(cp, draw, cases):
     stream, pool = cp.cuda.Stream(non_blocking=True), cp.cuda.MemoryPool()
     a = cp.asarray(draw((40, 32)))
