@@ -61,6 +61,68 @@ CUPYGEMM_INLINE void prologue(const Args &args, SharedAddress shared, bool produ
         block_sync(Shape::num_threads);
 }
 
+// One thread fills the stages of the ring with the operands of each work item.
+template <class Args, class Scheduler> CUPYGEMM_INLINE void
+produce_operands(const Args &args, Scheduler &scheduler, u32 rank, SharedAddress shared) {
+    Mainloop::Ring ring;
+    begin_on_sm(scheduler, args, shared);
+    for (; scheduler.more(); scheduler.advance(args)) {
+        const auto &product = scheduler.product(args);
+        const Work work = scheduler.work(product, rank);
+        wait_for_work_before(work.row | work.column); // waits only the first time
+        Mainloop::produce(product, work, rank, shared, ring);
+    }
+}
+
+// Two warps of the producer fill the same stages with the scales of their blocks.
+template <class Args, class Scheduler>
+CUPYGEMM_INLINE void produce_scales(const Args &args, Scheduler &scheduler, u32 rank, u32 warp,
+                                    u32 lane, SharedAddress shared) {
+    Mainloop::Ring ring;
+    for (; scheduler.more(); scheduler.advance(args)) {
+        const auto &product = scheduler.product(args);
+        const Work work = scheduler.work(product, rank);
+        wait_for_work_before(work.row | work.column);
+        BlockScales<Config>::produce(product, work, warp, lane, shared, ring);
+    }
+}
+
+// A consumer warpgroup multiplies what the stages hold, and stores its rows of each tile.
+template <class Args, class Scheduler>
+CUPYGEMM_INLINE void consume(const Args &args, Scheduler &scheduler, u32 rank, u32 warpgroup,
+                             u32 thread, SharedAddress shared) {
+    using Output = TileStore<Exchange::Kept>;
+    using Epilogue = Output::Epilogue;
+    const SharedAddress staging =
+        shared + Shape::staging_at + warpgroup * Config::epilogue_buffers * block_bytes;
+    Mainloop::Ring ring;
+    wait_for_work_before();
+    begin_on_sm(scheduler, args, shared);
+    FixUp<Config>::leave_first(args, scheduler, rank, warpgroup, thread, shared, ring);
+    Accumulators<Config> acc;
+    Output output{1 + warpgroup};
+    Turns<Config> turns(warpgroup);
+    for (; scheduler.more(); scheduler.advance(args)) {
+        const auto &product = scheduler.product(args);
+        const Work work = scheduler.work(product, rank);
+        if (!turns.takes(ring, work.end - work.begin))
+            continue;
+        const u32 consumer = turns.consumer;
+        const Work kept = Exchange::kept(work);
+        Epilogue::prefetch(product, kept, consumer, thread);
+        turns.begin();
+        Epilogue epilogue =
+            Mainloop::consume(product, work, consumer, thread, shared, ring, acc, [&] {
+                turns.let_other_begin(scheduler, args);
+                return Epilogue(product, kept, consumer, thread);
+            });
+        FixUp<Config>::collect(product, work, consumer, thread, acc);
+        auto &&sums = Exchange::sums(rank, consumer, thread, shared, acc);
+        output.store(product, kept, consumer, thread, staging, sums, epilogue);
+    }
+    output.drain(thread);
+}
+
 } // namespace cupygemm
 
 extern "C" __global__ void __cluster_dims__(cupygemm::Shape::cluster_size, 1, 1)
@@ -84,62 +146,21 @@ extern "C" __global__ void __cluster_dims__(cupygemm::Shape::cluster_size, 1, 1)
     if constexpr (Config::row_groups)
         wait_for_work_before(); // the scheduler reads the groups' numbers of rows
     SchedulerOf<Config> scheduler(args);
-    Mainloop::Ring ring;
     if (producer) {
         if constexpr (moves_registers)
             setmaxnreg_dec<producer_registers>();
-        if (warp % 4 == 3)
-            mark_sm(scheduler, args, shared, thread % 32);
-        if (warp % 4 == 0 && elect_one()) {
-            begin_on_sm(scheduler, args, shared);
-            for (; scheduler.more(); scheduler.advance(args)) {
-                const auto &product = scheduler.product(args);
-                const Work work = scheduler.work(product, rank);
-                wait_for_work_before(work.row | work.column); // waits only the first time
-                Mainloop::produce(product, work, rank, shared, ring);
-            }
-        }
-        if (Config::block_scaled && (warp % 4 == 1 || warp % 4 == 2)) {
-            for (; scheduler.more(); scheduler.advance(args)) {
-                const auto &product = scheduler.product(args);
-                const Work work = scheduler.work(product, rank);
-                wait_for_work_before(work.row | work.column);
-                BlockScales<Config>::produce(product, work, warp % 4, thread % 32, shared, ring);
-            }
-        }
+        const u32 role = warp % 4, lane = thread % 32;
+        if (role == 3)
+            mark_sm(scheduler, args, shared, lane);
+        if (role == 0 && elect_one())
+            produce_operands(args, scheduler, rank, shared);
+        if (Config::block_scaled && (role == 1 || role == 2))
+            produce_scales(args, scheduler, rank, role, lane, shared);
         Exchange::pass();
     } else {
         if constexpr (moves_registers)
             setmaxnreg_inc<consumer_registers>();
-        wait_for_work_before();
-        begin_on_sm(scheduler, args, shared);
-        const SharedAddress staging =
-            shared + Shape::staging_at + warpgroup * Config::epilogue_buffers * block_bytes;
-        FixUp<Config>::leave_first(args, scheduler, rank, warpgroup, thread, shared, ring);
-        Accumulators<Config> acc;
-        using Output = TileStore<Exchange::Kept>;
-        using Epilogue = Output::Epilogue;
-        Output output{1 + warpgroup};
-        Turns<Config> turns(warpgroup);
-        for (; scheduler.more(); scheduler.advance(args)) {
-            const auto &product = scheduler.product(args);
-            const Work work = scheduler.work(product, rank);
-            if (!turns.takes(ring, work.end - work.begin))
-                continue;
-            const u32 consumer = turns.consumer;
-            const Work kept = Exchange::kept(work);
-            Epilogue::prefetch(product, kept, consumer, thread);
-            turns.begin();
-            Epilogue epilogue =
-                Mainloop::consume(product, work, consumer, thread, shared, ring, acc, [&] {
-                    turns.let_other_begin(scheduler, args);
-                    return Epilogue(product, kept, consumer, thread);
-                });
-            FixUp<Config>::collect(product, work, consumer, thread, acc);
-            auto &&sums = Exchange::sums(rank, consumer, thread, shared, acc);
-            output.store(product, kept, consumer, thread, staging, sums, epilogue);
-        }
-        output.drain(thread);
+        consume(args, scheduler, rank, warpgroup, thread, shared);
     }
     if constexpr (Shape::cluster_size > 1) {
         __syncwarp();   // the thread that worked alone rejoins its warp
