@@ -75,6 +75,11 @@ def gemm(
         raise ValueError(f"gemm: beta is {beta}, but c is missing; pass c, or beta=0")
     a = _transposed("trans_a", _matrices("gemm", "a", a), trans_a)
     b = _transposed("trans_b", _matrices("gemm", "b", b), trans_b)
+    if a.shape[-1] != b.shape[-2]:
+        raise ValueError(
+            f"gemm: the inner extents differ: op(a) has shape {a.shape} with trans_a={trans_a!r}, "
+            f"op(b) has shape {b.shape} with trans_b={trans_b!r}"
+        )
     if beta != 0:
         options |= {"beta": beta, "c": c}
     return matmul(a, b, out, dtype=dtype, alpha=alpha, **options)

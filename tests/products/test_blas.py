@@ -142,6 +142,10 @@ def test_scaled_bytes(cp, device):
         (lambda f: cupygemm.gemm(1, f(2, 3), f(3, 4), 2), "gemm: beta is 2, but c is missing"),
         (lambda f: cupygemm.gemm(1, f(3), f(3, 4)), r"gemm: a has shape \(3,\); it needs two"),
         (lambda f: cupygemm.gemm(1, f(2, 3), f(3, 4), trans_a="X"), "trans_a is 'X'; it must be"),
+        (
+            lambda f: cupygemm.gemm(1, f(3, 2), f(4, 3), trans_a=True),
+            r"gemm: .* op\(a\) has shape \(2, 3\) with trans_a=True, op\(b\) has shape \(4, 3\)",
+        ),
         (lambda f: cupygemm.syrk(1, f(3)), r"syrk: a has shape \(3,\)"),
         (
             lambda f: cupygemm.linear(f(2, 3), f(4, 5)),
