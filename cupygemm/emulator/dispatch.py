@@ -135,9 +135,7 @@ class Dispatch:
         """Return the waves of the workgroups whose registers and LDS fit a processor's cache."""
         waves = self.waves_per_workgroup
         registers = self.kernel.num_vgpr + self.kernel.num_agpr
-        tracked = (
-            5 if self.checks else 1
-        )  # bytes for each byte of LDS, the records of races included
+        tracked = 5 if self.checks else 1  # bytes per byte of LDS, with the records of races
         footprint = waves * (registers + 1) * 4 * LANES + self.lds_bytes * tracked
         return waves * max(2, _CACHE_BYTES // footprint)
 
