@@ -72,10 +72,7 @@ def _add_refit(parser: argparse.ArgumentParser, name: str, data: str) -> None:
 
 
 def _add_network(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--data", type=Path, nargs="+", help="default: all of such kernels")
-    parser.add_argument(
-        "--by-sm", action="store_true", help="of kernels that give each SM the tile of its number"
-    )
+    parser.add_argument("--data", type=Path, nargs="+", help="default: all of Hopper")
     parser.add_argument("--write", action="store_true", help="write the weights if better")
     parser.add_argument("--steps", type=int, default=600, help="of the optimisation")
     parser.set_defaults(run=_train)
@@ -86,22 +83,20 @@ def _train(options: argparse.Namespace) -> None:
     from benchmarks.fit import hopper, network
     from cupygemm._backends.hopper import correction
 
-    of_kind = "by_sm*.jsonl.xz" if options.by_sm else "hopper*.jsonl.xz"
-    files = [SampleFile.open(path) for path in options.data or sorted(DATA.glob(of_kind))]
+    paths = options.data or sorted((*DATA.glob("by_sm*.jsonl.xz"), *DATA.glob("hopper*.jsonl.xz")))
+    files = [SampleFile.open(path) for path in paths]
     rows = [row for file in files for row in hopper.rows_of(file)]
     if not rows:
         raise SystemExit(f"network: no samples in {options.data}; run a sweep first")
-    present = correction.network(by_sm=options.by_sm)
-    weights = network.BY_SM if options.by_sm else {}
-    outcome = network.retrain(rows, hopper.present.KERNELS, present, steps=options.steps, **weights)
+    present = correction.network()
+    outcome = network.retrain(rows, hopper.present.KERNELS, present, steps=options.steps)
     sys.stdout.write(f"{outcome}\n")
     if options.write and outcome.is_better:
         origin = origin_of(files) | {
             "chosen_over_fastest": round(network.mean_regret(outcome.new), 4)
         }
-        path = correction.PATH_BY_SM if options.by_sm else correction.PATH
-        path.write_text(correction.to_json(outcome.network, origin))
-        sys.stdout.write(f"{path} is written\n")
+        correction.PATH.write_text(correction.to_json(outcome.network, origin))
+        sys.stdout.write(f"{correction.PATH} is written\n")
 
 
 def _add_merge(parser: argparse.ArgumentParser) -> None:

@@ -42,6 +42,7 @@ class Subject(NamedTuple):
     problem: GemmProblem
     arch: HopperArch
     cold: bool = False
+    by_sm: bool = False
 
 
 class Other(NamedTuple):
@@ -66,8 +67,12 @@ def arch_of(file: SampleFile) -> HopperArch:
 
 
 def rows_of(file: SampleFile) -> list[fitting.Row]:
-    """Return the kernels of a file, their times in cycles, without the copies of operands."""
+    """Return the kernels of a file, their times in cycles, without the copies of operands.
+
+    The kernels of files whose names begin with "by_sm" give each SM the tile of its number.
+    """
     arch, rows = arch_of(file), []
+    by_sm = file.path.name.startswith("by_sm")
     for sample in file.samples:
         asked = layout_of(sample.product).problem
         ways = {turned: as_computed(asked, transposed_c=turned) for turned in (False, True)}
@@ -75,7 +80,7 @@ def rows_of(file: SampleFile) -> list[fitting.Row]:
             config = HopperConfig(**timing.config)
             # What is left may be too little to be told from the error of the difference.
             if timing.copies < 0.8 * timing.time:
-                subject = Subject(config, ways[config.transposed_c], arch)
+                subject = Subject(config, ways[config.transposed_c], arch, by_sm=by_sm)
                 cycles = (timing.time - timing.copies) * arch.clock_mhz
                 rows.append(fitting.Row(sample.product, subject, cycles))
                 if timing.cold is not None:
@@ -93,6 +98,7 @@ class Columns(NamedTuple):
     shapes: Shapes
     arch: HopperArch
     cold: bool
+    by_sm: Any
 
 
 _last: list[Any] = [None, ()]  # the subjects of the last call, and their columns
@@ -112,6 +118,7 @@ def columns_of_subjects(subjects: Sequence[Subject]) -> Sequence[Columns]:
                 columns_of(shapes_of(subjects[place].problem) for place in places),
                 arch,
                 cold,
+                np.array([subjects[place].by_sm for place in places]),
             )
             for (_, cold, arch), places in parts.items()
         ]

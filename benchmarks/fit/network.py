@@ -34,8 +34,6 @@ _PRIOR = 3e-4  # of each squared weight
 _OF_DEVIATIONS, _OF_MEANS, _OF_REGRET = 8.0, 0.4, 6.0
 _SHARPNESS = 0.03  # predicted logarithms this far apart are told from each other
 _LEAST_WEIGHT, _SLOW = 0.05, 4.0  # of a kernel, by how far its logarithm is above the fastest's
-BY_SM = {"of_means": 2.0, "prior": 3e-3}
-"""Options for kernels that are placed by SM: few samples, and compared with the other network's."""
 Array = NDArray[Any]
 
 
@@ -75,7 +73,8 @@ def _of_part(part: Columns, constants: KernelConstants) -> tuple[Array, Array]:
     configs, shapes, arch = part.configs, part.shapes, part.arch
     of = pieces(configs, shapes, arch, constants)
     cost = costs(configs, shapes, arch, of, constants, cold=part.cold)
-    return features(configs, shapes, arch, of, cost, cold=part.cold), np.log(cost.cycles)
+    found = features(configs, shapes, arch, of, cost, cold=part.cold, by_sm=part.by_sm)
+    return found, np.log(cost.cycles)
 
 
 def train(
@@ -84,13 +83,8 @@ def train(
     *,
     steps: int = STEPS,
     seed: int = 0,
-    of_means: float = _OF_MEANS,
-    prior: float = _PRIOR,
 ) -> Network:
-    """Return the network that corrects the model best, by rows that are not held out.
-
-    `of_means` is the weight of a product's common error, and `prior` that of each squared weight.
-    """
+    """Return the network that corrects the model best, by rows that are not held out."""
     table = table_of(fitting.split(rows)[0], constants)
     mean, deviation = table.features.mean(0), table.features.std(0) + 1e-3
     inputs = (table.features - mean) / deviation
@@ -103,7 +97,7 @@ def train(
             np.zeros(1),
         ]
     )
-    loss = _Loss(table, inputs, of_means, prior)
+    loss = _Loss(table, inputs)
     options = {"maxiter": steps, "maxcor": 20}
     found = minimize(loss, start, jac=True, method="L-BFGS-B", options=options)
     hidden, hidden_bias, out, bias = _unpacked(found.x, count)
@@ -132,10 +126,7 @@ def _unpacked(weights: Array, count: int) -> tuple[Array, Array, Array, Array]:
 class _Loss:
     """The loss of weights, and its gradient."""
 
-    def __init__(
-        self, table: Table, inputs: Array, of_means: float = _OF_MEANS, prior: float = _PRIOR
-    ) -> None:
-        self.of_means, self.prior = of_means, prior
+    def __init__(self, table: Table, inputs: Array) -> None:
         self.inputs, self.modelled, self.measured = inputs, table.modelled, table.measured
         self.product = table.product
         self.count = int(table.product.max()) + 1
@@ -153,9 +144,9 @@ class _Loss:
         errors = predicted - self.measured
         means = np.bincount(product, weight * errors) / self.of_product
         deviations = errors - means[product]
-        loss = _OF_DEVIATIONS * (weight * deviations**2).sum() + self.of_means * (means**2).sum()
+        loss = _OF_DEVIATIONS * (weight * deviations**2).sum() + _OF_MEANS * (means**2).sum()
         slope = 2 * _OF_DEVIATIONS * weight * deviations
-        slope += 2 * self.of_means * means[product] * weight / self.of_product[product]
+        slope += 2 * _OF_MEANS * means[product] * weight / self.of_product[product]
         least = np.full(count, np.inf)
         np.minimum.at(least, product, predicted)
         chances = np.exp((least[product] - predicted) / _SHARPNESS)
@@ -173,8 +164,8 @@ class _Loss:
                 [slope.sum()],
             ]
         )
-        prior = self.prior * (weights**2).sum()
-        return float(loss / count + prior), gradient + 2 * self.prior * weights
+        prior = _PRIOR * (weights**2).sum()
+        return float(loss / count + prior), gradient + 2 * _PRIOR * weights
 
 
 def regrets(
@@ -191,7 +182,8 @@ def regrets(
     sums: dict[Any, dict[Any, list[float]]] = {}
     for row, logarithm, measured in zip(rows, predicted, table.measured, strict=True):
         product = row.product.with_group(row.product.group.removesuffix(COLD))
-        of_kernel = sums.setdefault(product, {}).setdefault(row.subject.config, [0.0, 0.0])
+        kernel = row.subject.config, row.subject.by_sm
+        of_kernel = sums.setdefault(product, {}).setdefault(kernel, [0.0, 0.0])
         of_kernel[0] += logarithm
         of_kernel[1] += measured
     cold = {

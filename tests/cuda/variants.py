@@ -30,6 +30,7 @@ from cupygemm._backends.hopper.tile_shapes import (
     TRANSPOSED_PART_CONFIGS,
     TRANSPOSED_PING_PONG_CONFIGS,
     configs_for,
+    transposed_widths,
 )
 from cupygemm._records.dtypes import DType
 from cupygemm._records.formats import Precision, as_stored
@@ -118,8 +119,11 @@ def variants_in_turns() -> Iterator[Variant]:
 
 
 def variants_that_turn() -> Iterator[Variant]:
-    """Yield each configuration that computes C's transpose, types, orders and cuts dealt."""
-    for number, config in enumerate(TRANSPOSED_CONFIGS):
+    """Yield configurations that compute C's transpose, types, orders and cuts dealt.
+
+    Of tiles of every width, each fifth.
+    """
+    for number, config in enumerate((*TRANSPOSED_CONFIGS, *transposed_widths()[::5])):
         dtype, result = (BF16, F16)[number % 2], (BF16, F16)[number // 2 % 2]
         cut = STREAM_CLUSTERS // config.cluster_size if number % 3 == 1 else 0
         orders = ORDERS[number // 3 % 2]  # its rows lie along k

@@ -23,13 +23,14 @@ from cupygemm._backends.hopper.tile_shapes import (
     CONFIGS,
     NARROW_CONFIGS,
     TRANSPOSED_CONFIGS,
+    transposed_widths,
 )
 from tests.backends.hopper.test_hopper_plan import layout_of
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
 ALONE = [
     config
-    for config in (*CONFIGS, *NARROW_CONFIGS, *TRANSPOSED_CONFIGS)
+    for config in (*CONFIGS, *NARROW_CONFIGS, *TRANSPOSED_CONFIGS, *transposed_widths()[::4])
     if config.cluster_size == 1
 ]
 WORDS = 9

@@ -23,6 +23,7 @@ from cupygemm._backends.hopper.tile_shapes import (
     TRANSPOSED_CONFIGS,
     TRANSPOSED_PART_CONFIGS,
     configs_for,
+    transposed_widths,
 )
 from cupygemm._backends.scales_and_groups import BlockScaling
 from cupygemm._records.dtypes import DType
@@ -42,6 +43,7 @@ FP64_EVERYTHING = Epilogue(
     scale_out=Source("f64", "one"),
     clamp=True,
 )
+TRANSPOSED = (*TRANSPOSED_CONFIGS, *transposed_widths())
 BIAS = Epilogue(bias=Source("bf16", "column"), activation="gelu")
 
 
@@ -186,10 +188,10 @@ def test_narrow_boxes_do_not_spill(number: int, turn: int) -> None:
     assert_fits(text, config)
 
 
-@pytest.mark.parametrize("number", range(len(TRANSPOSED_CONFIGS)))
+@pytest.mark.parametrize("number", range(len(TRANSPOSED)))
 def test_turned_results_do_not_spill(number: int) -> None:
     """This includes cut tiles, tiles of three consumers, and the widest tiles."""
-    config = TRANSPOSED_CONFIGS[number]
+    config = TRANSPOSED[number]
     cut = replace(config, stream_k=132 // config.cluster_size)
     problem = replace(
         PROBLEM,

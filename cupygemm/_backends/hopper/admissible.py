@@ -18,7 +18,8 @@ from cupygemm._backends.hopper.config import HopperArch, HopperConfig, step_grou
 from cupygemm._backends.hopper.cost import clusters_on, num_units
 from cupygemm._backends.hopper.cost_shapes import ConfigColumns, Shapes
 from cupygemm._backends.hopper.orientation import as_computed
-from cupygemm._backends.hopper.tile_shapes import configs_for_product
+from cupygemm._backends.hopper.tile_rows import WIDTH_STEP
+from cupygemm._backends.hopper.tile_shapes import configs_for_product, transposed_widths
 from cupygemm._records.problem import Epilogue, GemmProblem
 
 _PART_STEPS = 4  # the fewest steps of a part of k
@@ -36,6 +37,8 @@ class Admissible:
         The elements of k that a kernel computes together.
     whole, can_cut, can_split : numpy.ndarray of bool
         Whether a kernel can compute whole tiles, cut tiles along k, and sum parts of k.
+    has_narrower : numpy.ndarray of bool
+        Whether there are tiles that are narrower by one step, and the same otherwise.
     """
 
     columns: ConfigColumns
@@ -43,6 +46,7 @@ class Admissible:
     whole: NDArray[np.bool_]
     can_cut: NDArray[np.bool_]
     can_split: NDArray[np.bool_]
+    has_narrower: NDArray[np.bool_]
 
 
 def kind_of(problem: GemmProblem) -> GemmProblem:
@@ -73,7 +77,7 @@ def admissible(
     """Return the configurations that can compute a kind of product, of all or of those given."""
     configs = configs_for_product(kind) if among is None else among
     ways = {flag: as_computed(kind, transposed_c=flag) for flag in (False, True)}
-    found = []
+    found, of_widths = [], frozenset(transposed_widths() if among is None else ())
     for config in configs:
         problem = ways[config.transposed_c]
         divided = (
@@ -84,10 +88,11 @@ def admissible(
         )
         accepted = [check(each, problem, arch) is None for each in divided]
         if any(accepted):
-            found.append((config, config.tile_k * step_group(config, problem), *accepted))
-    bases, group_k, *flags = zip(*found, strict=True) if found else ((),) * 5
-    whole, cut, split = (np.array(each, bool) for each in flags)
-    return Admissible(ConfigColumns(bases), np.array(group_k, np.int64), whole, cut, split)
+            group_k = config.tile_k * step_group(config, problem)
+            found.append((config, group_k, *accepted, config in of_widths))
+    bases, groups, *flags = zip(*found, strict=True) if found else ((),) * 6
+    columns = (np.array(each, bool) for each in flags)
+    return Admissible(ConfigColumns(bases), np.array(groups, np.int64), *columns)
 
 
 def divisions(
@@ -96,8 +101,8 @@ def divisions(
     """Return the kernels that can compute a product: with whole tiles, with stream-K, in parts.
 
     The parts fill the SMs once or twice; there are fewer if they would be shorter than four steps.
-    Configurations are left out if half of the blocks of each cluster would have no work, or if
-    consumers that take turns at tiles would have only one tile.
+    Configurations are left out if half of the blocks of each cluster would have no work, if
+    consumers that take turns at tiles would have only one tile, or if as many narrower tiles do.
 
     Parameters
     ----------
@@ -116,6 +121,9 @@ def divisions(
     busy = _has_work(shapes.m, c.tile_m, c.cluster_m) & _has_work(shapes.n, c.tile_n, c.cluster_n)
     units, clusters = num_units(c, shapes), clusters_on(arch, c.cluster_size)
     busy &= (units * c.cluster_size < _WORDS) & (~c.ping_pong | (units > clusters))
+    across = -(-shapes.n // (c.tile_n * c.cluster_n))
+    narrower = np.maximum(WIDTH_STEP, c.tile_n - WIDTH_STEP) * c.cluster_n
+    busy &= ~(found.has_narrower & (-(-shapes.n // narrower) == across))
     steps = -(-shapes.k // c.tile_k)
     busy &= (c.cluster_k == 1) | ((units <= clusters) & (steps >= c.cluster_k))
     groups = -(-shapes.k // found.group_k)

@@ -21,13 +21,12 @@ from numpy.typing import NDArray
 
 from cupygemm._backends.hopper.config import SLAB_BYTES, HopperArch
 from cupygemm._backends.hopper.cost import Cost, Pieces
-from cupygemm._backends.hopper.cost_shapes import ConfigColumns, Shapes
+from cupygemm._backends.hopper.cost_shapes import ConfigColumns, Number, Shapes
 
 Matrix = NDArray[np.float64]
 _UNITS = 32  # at a time: BLAS would wake other cores for larger products, which takes longer
 PATH = Path(__file__).with_name("correction.json")
-PATH_BY_SM = Path(__file__).with_name("correction_by_sm.json")
-"""Where the weights are: of kernels in general, and of those that place tiles by SM (`by_sm`)."""
+"""Where the weights are."""
 FEATURES = (
     "tile_m",
     "tile_n",
@@ -67,8 +66,11 @@ FEATURES = (
     "cold",
     "cluster_k",
     "memory",
+    "by SM",
 )
 """The inputs of the network. Extents, counts and ratios are logarithms."""
+_COLD = FEATURES.index("cold")
+_COST_COLUMNS = FEATURES.index("memory over all"), FEATURES.index("cycles")
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,9 +109,9 @@ class Network:
 
 
 @functools.cache
-def network(*, by_sm: bool = False) -> Network:
-    """Return the network of the weights in the package; `by_sm`: for kernels placed by SM."""
-    return from_json((PATH_BY_SM if by_sm else PATH).read_text())
+def network() -> Network:
+    """Return the network of the weights in the package."""
+    return from_json(PATH.read_text())
 
 
 def from_json(text: str) -> Network:
@@ -160,8 +162,12 @@ def features(
     cost: Cost,
     *,
     cold: bool,
+    by_sm: Number = False,
 ) -> Matrix:
-    """Return a row of `FEATURES` for each kernel, of at most about one in size."""
+    """Return a row of `FEATURES` for each kernel, of at most about one in size.
+
+    `by_sm` says which kernels give each SM the tile of its number.
+    """
     c, s = configs, shapes
     rows, columns = c.tile_m * c.cluster_m, c.tile_n * c.cluster_n
     values = (
@@ -184,8 +190,7 @@ def features(
         np.log2(of.whole) / 2,
         np.log2(of.steps) / 2 - 3,
         np.clip(np.log2(of.tile.mma / of.tile.l2), -2, 2),
-        np.clip(np.log2(cost.memory / cost.cycles) + 1, -4, 2) / 2,
-        np.log2(cost.cycles) / 3 - 5,
+        *_of_cost(cost),
         np.log2(s.m) / 3 - 3,
         np.log2(s.n) / 3 - 4,
         np.log2(s.k) / 2 - 5,
@@ -203,8 +208,24 @@ def features(
         cold,
         np.log2(c.cluster_k),
         np.log2(arch.hbm_bytes_per_clock / 2048),
+        by_sm,
     )
     table = np.empty((len(c.rows), len(FEATURES)))
     for column, value in enumerate(values):
         table[:, column] = value
     return table
+
+
+def cold_features(warm: Matrix, cost: Cost) -> Matrix:
+    """Return the features of kernels with cold operands, by those with warm ones and the cost."""
+    table = warm.copy()
+    table[:, _COLD] = True
+    for column, value in zip(_COST_COLUMNS, _of_cost(cost), strict=True):
+        table[:, column] = value
+    return table
+
+
+def _of_cost(cost: Cost) -> tuple[Number, Number]:
+    """Return the features that depend on the modelled cost."""
+    memory = np.clip(np.log2(cost.memory / cost.cycles) + 1, -4, 2) / 2
+    return memory, np.log2(cost.cycles) / 3 - 5

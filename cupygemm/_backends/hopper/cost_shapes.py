@@ -188,3 +188,9 @@ class ConfigColumns:
             setattr(found, name, getattr(self, name)[rows])
         found.split_k, found.stream_k = split_k, stream_k
         return found
+
+    def at(self, rows: NDArray[np.int64]) -> ConfigColumns:
+        """Return the entries of some of these rows."""
+        found = self.taken(rows, self.split_k[rows], self.stream_k[rows])
+        found.rows = self.rows[rows]
+        return found

@@ -2,41 +2,30 @@
 
 `CONFIGS` is for 16-bit operands; operands of 8 and 32 bits use the same rows with as many bytes of
 k. `NARROW_CONFIGS` and `TRANSPOSED_CONFIGS` have widths in between, and the latter compute the
-transpose of C. `F64_CONFIGS` is for fp64. The selector ranks the configurations, and splits k.
+transpose of C. `transposed_widths` has every width of some tiles, so that one of them fills the SMs
+evenly. `F64_CONFIGS` is for fp64. The selector ranks the configurations, and splits k.
 """
 
 from __future__ import annotations
 
 import functools
 from dataclasses import replace
-from typing import Any
 
 from cupygemm._backends.config_table import ConfigTable
 from cupygemm._backends.hopper.check import check_registers, check_tall_tiles
 from cupygemm._backends.hopper.config import FLOAT8, HopperConfig
+from cupygemm._backends.hopper.tile_rows import config_of, part_config_of, widths_of
 from cupygemm._records.dtypes import ITEMSIZE, DType
 from cupygemm._records.problem import GemmProblem
 
 PROMOTED: tuple[DType, ...] = (*FLOAT8, "tf32x3")
 """Operands whose sums the tensor cores would keep less exactly than requested: in 14 bits, or, if
 fp32 is requested, without rounding."""
-_GROUP_ROWS = 2048  # rows of C in a group of the raster: about as many columns are then in flight
-
-
-def _config(**columns: Any) -> HopperConfig:
-    """Return the configuration of a row; the raster follows from the tile."""
-    group_m = _GROUP_ROWS // (columns["tile_m"] * columns["cluster_m"])
-    return HopperConfig(**columns, group_m=group_m)
-
-
-def _part_config(tile_m: int, **columns: Any) -> HopperConfig:
-    """Return the configuration of a row: steps of 64, and a consumer for each 64 rows."""
-    return _config(tile_m=tile_m, tile_k=64, num_consumers=tile_m // 64, **columns)
 
 
 CONFIGS = ConfigTable(
     "CONFIGS",
-    _config,
+    config_of,
     """
     tile_m  tile_n  tile_k  num_consumers  num_stages  epilogue_buffers  cluster_m  cluster_n
        128     256      64              2           4                 2          1          1
@@ -85,7 +74,7 @@ CONFIGS = ConfigTable(
 """Configurations for operands of 16 bits that store C as it lies."""
 NARROW_CONFIGS = ConfigTable(
     "NARROW_CONFIGS",
-    _config,
+    config_of,
     """
     tile_m  tile_n  tile_k  num_consumers  num_stages  epilogue_buffers  cluster_m  cluster_n
         64      32      64              1          13                 2          1          1
@@ -124,13 +113,17 @@ NARROW_CONFIGS = ConfigTable(
         64     160      64              1           6                 2          2          1
         64     176      64              1           6                 2          4          1
         64     192      64              1           6                 2          4          1
+       128     112      64              2           6                 2          2          1
+       128     144      64              2           5                 1          2          1
+       128     176      64              2           4                 2          2          1
+       128     208      64              2           4                 2          2          1
        192     128      64              3           4                 2          1          2
     """,
 )
 """Like `CONFIGS`, for operands of 16 bits only; the last boxes of B and of C may be narrower."""
 TRANSPOSED_CONFIGS = ConfigTable(
     "TRANSPOSED_CONFIGS",
-    functools.partial(_config, transposed_c=True),
+    functools.partial(config_of, transposed_c=True),
     """
     tile_m  tile_n  tile_k  num_consumers  num_stages  epilogue_buffers  cluster_m  cluster_n
         64      16      64              1          13                 2          1          1
@@ -198,9 +191,24 @@ TRANSPOSED_CONFIGS = ConfigTable(
     """,
 )
 """Configurations for operands of 16 bits that compute the transpose of C."""
+TRANSPOSED_RANGES = ConfigTable(
+    "TRANSPOSED_RANGES",
+    widths_of,
+    """
+    tile_m  tile_k  cluster_m  cluster_n  least  most
+        64      64          1          1     24   208
+        64     128          1          1     24   104
+        64      64          1          2     48   208
+        64      64          8          1     64   216
+       128      64          1          1     48   208
+       128      64          1          2     80   208
+       128      64          4          1     80   208
+    """,
+)
+"""Widths of such tiles: the least and the most, in steps of 8. Wider ones spill if they are cut."""
 PING_PONG_CONFIGS = ConfigTable(
     "PING_PONG_CONFIGS",
-    functools.partial(_config, ping_pong=True),
+    functools.partial(config_of, ping_pong=True),
     """
     tile_m  tile_n  tile_k  num_consumers  num_stages  epilogue_buffers  cluster_m  cluster_n
        128     128      64              2           6                 2          1          1
@@ -216,7 +224,7 @@ PING_PONG_CONFIGS = ConfigTable(
 """Configurations for operands of 16 bits whose consumers take turns at whole tiles."""
 TRANSPOSED_PING_PONG_CONFIGS = ConfigTable(
     "TRANSPOSED_PING_PONG_CONFIGS",
-    functools.partial(_config, ping_pong=True, transposed_c=True),
+    functools.partial(config_of, ping_pong=True, transposed_c=True),
     """
     tile_m  tile_n  tile_k  num_consumers  num_stages  epilogue_buffers  cluster_m  cluster_n
        128     128      64              2           6                 2          1          2
@@ -227,7 +235,7 @@ TRANSPOSED_PING_PONG_CONFIGS = ConfigTable(
 """The same, and they compute the transpose of C."""
 PART_CONFIGS = ConfigTable(
     "PART_CONFIGS",
-    _part_config,
+    part_config_of,
     """
     tile_m  tile_n  num_stages  epilogue_buffers  cluster_m  cluster_n  cluster_k
         64      32          13                 2          1          1          2
@@ -244,7 +252,7 @@ PART_CONFIGS = ConfigTable(
 """Configurations for operands of 16 bits whose clusters have parts of k and exchange the sums."""
 TRANSPOSED_PART_CONFIGS = ConfigTable(
     "TRANSPOSED_PART_CONFIGS",
-    functools.partial(_part_config, transposed_c=True),
+    functools.partial(part_config_of, transposed_c=True),
     """
     tile_m  tile_n  num_stages  epilogue_buffers  cluster_m  cluster_n  cluster_k
         64      16          16                 2          1          1          2
@@ -267,7 +275,7 @@ TRANSPOSED_PART_CONFIGS = ConfigTable(
 """The same, and they compute the transpose of C."""
 F64_CONFIGS = ConfigTable(
     "F64_CONFIGS",
-    functools.partial(_config, mma_sync=True),
+    functools.partial(config_of, mma_sync=True),
     """
     tile_m  tile_n  tile_k  num_consumers  num_stages  epilogue_buffers  cluster_m  cluster_n
        128     128      32              2           3                 1          1          1
@@ -279,7 +287,7 @@ F64_CONFIGS = ConfigTable(
 """Configurations for fp64. Sums take two registers each, so the tiles are half as large."""
 SCALED_CONFIGS = ConfigTable(
     "SCALED_CONFIGS",
-    functools.partial(_config, promote=True, scaled=True),
+    functools.partial(config_of, promote=True, scaled=True),
     """
     tile_m  tile_n  tile_k  num_consumers  num_stages  epilogue_buffers  cluster_m  cluster_n
        128     192     128              2           5                 1          1          1
@@ -305,6 +313,18 @@ SCALED_CONFIGS = ConfigTable(
     """,
 )
 """Configurations for operands of 8 bits with scales along k."""
+
+
+@functools.cache
+def transposed_widths() -> tuple[HopperConfig, ...]:
+    """Return the configurations of `TRANSPOSED_RANGES` whose tiles `TRANSPOSED_CONFIGS` lacks."""
+    present = {_tile_of(config) for config in TRANSPOSED_CONFIGS}
+    every = (config for row in TRANSPOSED_RANGES for config in row)
+    return tuple(config for config in every if _tile_of(config) not in present)
+
+
+def _tile_of(config: HopperConfig) -> tuple[int, ...]:
+    return config.tile_m, config.tile_n, config.tile_k, config.cluster_m, config.cluster_n
 
 
 @functools.cache
@@ -345,6 +365,7 @@ def configs_for_product(asked: GemmProblem) -> tuple[HopperConfig, ...]:
             configs = (
                 *configs,
                 *TRANSPOSED_CONFIGS,
+                *transposed_widths(),
                 *TRANSPOSED_PING_PONG_CONFIGS,
                 *TRANSPOSED_PART_CONFIGS,
             )

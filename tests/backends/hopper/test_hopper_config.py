@@ -15,6 +15,7 @@ from cupygemm._backends.hopper.tile_shapes import (
     PART_CONFIGS,
     TRANSPOSED_CONFIGS,
     configs_for,
+    transposed_widths,
 )
 from cupygemm._records.problem import Epilogue, GemmProblem
 
@@ -79,7 +80,9 @@ def test_check_says_that_integers_are_not_split():
     assert "output of i8" in check(CONFIGS[0], replace(PROBLEM, out_dtype="i8"), ARCH)
 
 
-@pytest.mark.parametrize("config", TRANSPOSED_CONFIGS, ids=lambda config: config.name)
+@pytest.mark.parametrize(
+    "config", [*TRANSPOSED_CONFIGS, *transposed_widths()], ids=lambda config: config.name
+)
 def test_the_configurations_that_turn_fit(config):
     assert check(config, transposed(PROBLEM), ARCH) is None
     assert config.shared_bytes(2, "k") <= SHARED_BYTES

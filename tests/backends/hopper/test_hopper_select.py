@@ -20,7 +20,11 @@ from cupygemm._backends.hopper.select import (
     select,
     sums_in_one_order,
 )
-from cupygemm._backends.hopper.tile_shapes import CONFIGS, configs_for_product
+from cupygemm._backends.hopper.tile_shapes import (
+    CONFIGS,
+    configs_for_product,
+    transposed_widths,
+)
 from cupygemm._records.problem import Epilogue
 from tests.backends.hopper.test_hopper_config import ARCH, PROBLEM
 
@@ -123,6 +127,9 @@ def slow_candidates(problem):
                 (computed.n, base.tile_n, base.cluster_n),
             )
         ):
+            continue
+        narrower = replace(base, tile_n=base.tile_n - 8) if base in transposed_widths() else None
+        if narrower is not None and narrower.num_tiles(computed) == base.num_tiles(computed):
             continue
         units, clusters = base.num_units(computed), ARCH.num_clusters(base.cluster_size)
         steps = -(-computed.k // base.tile_k)

@@ -1,0 +1,45 @@
+"""How the rows of the tables in `tile_shapes` become configurations."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from cupygemm._backends.hopper.config import SHARED_BYTES, HopperConfig
+
+WIDTH_STEP = 8
+"""Columns between the widths of a range of tiles, see `widths_of`."""
+_MOST_STAGES = 16
+_GROUP_ROWS = 2048  # rows of C in a group of the raster: about as many columns are then in flight
+
+
+def config_of(**columns: Any) -> HopperConfig:
+    """Return the configuration of a row; the raster follows from the tile."""
+    group_m = _GROUP_ROWS // (columns["tile_m"] * columns["cluster_m"])
+    return HopperConfig(**columns, group_m=group_m)
+
+
+def part_config_of(tile_m: int, **columns: Any) -> HopperConfig:
+    """Return the configuration of a row: steps of 64, and a consumer for each 64 rows."""
+    return config_of(tile_m=tile_m, tile_k=64, num_consumers=tile_m // 64, **columns)
+
+
+def widths_of(tile_m: int, least: int, most: int, **columns: int) -> tuple[HopperConfig, ...]:
+    """Return tiles of the transpose of all widths in a range, with the longest rings that fit."""
+    found = []
+    for tile_n in range(least, most + 1, WIDTH_STEP):
+        config = config_of(
+            tile_m=tile_m,
+            tile_n=tile_n,
+            num_consumers=tile_m // 64,
+            num_stages=1,
+            epilogue_buffers=2,
+            transposed_c=True,
+            **columns,
+        )
+        one = config.shared_bytes(2, "k")
+        stage = replace(config, num_stages=2).shared_bytes(2, "k") - one
+        found.append(
+            replace(config, num_stages=min(_MOST_STAGES, 1 + (SHARED_BYTES - one) // stage))
+        )
+    return tuple(found)
