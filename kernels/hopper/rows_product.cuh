@@ -1,70 +1,106 @@
-// Rows of a block less a product, in fp64 by mma.sync. See common/solvers/rows_product.hpp, whose
-// interface this is.
+// Rows of a block less a product, by mma.sync: fp64, and fp32 as sums of two tf32 terms. See
+// common/solvers/rows_product.hpp, whose interface this is.
 //
-// A warp computes 32 rows of 32 columns. The fragments of C and L21 come from global memory,
+// A warp computes 32 rows of 16 or 32 columns. The fragments of C and L21 come from global memory,
 // and those of U from shared memory.
 #pragma once
 
 #include "common/solvers/rows_product.hpp"
-#include "hopper/mma_sync.cuh"
+#include "hopper/tf32_terms.cuh"
 
 namespace cupygemm {
 
-template <> struct RowsProduct<double, 32> {
-    using Stage = RowStage<double, 32>;
-    static constexpr u32 width = 32;
-    // 16 lanes read four adjacent columns of four rows, which are 4 elements apart (modulo 16).
-    static constexpr u32 u_pitch = width + 4;
+template <class S, u32 width> struct RowsByMmaSync {
+    static_assert(width % 16 == 0, "a round takes 16 k, and a product 8 columns");
+    using Stage = RowStage<S, width>;
+    // 32 bytes of lanes that read adjacent columns follow those of the row before.
+    static constexpr u32 u_pitch = width + 32 / sizeof(S);
+    static constexpr u32 strips = width / 8;
+    // In fp64, all of k would not fit in registers.
+    static constexpr u32 depth = sizeof(S) == 8 ? 16 : width;
+    using Sums = S[2][strips][4]; // (16 rows, 8 columns, element of mma.sync)
+    using Left = S[4][depth / 4]; // (8 rows, 4 k)
 
-    CUPYGEMM_INLINE static void subtract(Stage &stage, const BlockView<double> &view,
-                                         const double (&u)[width][u_pitch], u32 at, u32 lane,
-                                         const RowsInScratch<double> &to) {
+    CUPYGEMM_INLINE static void subtract(Stage &stage, const BlockView<S> &view,
+                                         const S (&u)[width][u_pitch], u32 at, u32 lane,
+                                         const RowsInScratch<S> &to) {
         const u32 g = lane / 4, t = lane % 4;
-        double sums[2][4][4]; // (16 rows, 8 columns, element of mma.sync)
+        Sums sums;
 #pragma unroll
         for (u32 i = 0; i < 4; ++i) {
             const u32 source = stage.positions[8 * i + g];
 #pragma unroll
-            for (u32 j = 0; j < 4; ++j)
+            for (u32 j = 0; j < strips; ++j)
 #pragma unroll
                 for (u32 e = 0; e < 2; ++e) {
                     const u32 column = 8 * j + 2 * t + e;
                     const bool inside = source != none && column < view.n;
-                    sums[i / 2][j][i % 2 * 2 + e] = inside ? view.a[source * view.lda + column] : 0;
+                    sums[i / 2][j][i % 2 * 2 + e] =
+                        inside ? view.a[source * view.lda + column] : S{};
                 }
         }
 #pragma unroll 1
-        for (u32 k0 = 0; k0 < width; k0 += 16) { // all of k would not fit in registers
-            Fragment left[4][2];                 // (8 rows, 8 k)
+        for (u32 k0 = 0; k0 < width; k0 += depth) {
+            Left left;
 #pragma unroll
             for (u32 i = 0; i < 4; ++i)
 #pragma unroll
-                for (u32 k = 0; k < 4; ++k) {
+                for (u32 k = 0; k < depth / 4; ++k) {
                     const u32 row = at + 8 * i + g, column = k0 + 4 * k + t;
                     const bool inside = row < view.end && column < view.count;
-                    left[i][k / 2].k[k % 2] =
-                        inside ? view.a[row * view.lda + column - view.count] : 0;
+                    left[i][k] = inside ? view.a[row * view.lda + column - view.count] : S{};
                 }
 #pragma unroll
-            for (u32 k = 0; k < 2; ++k)
-#pragma unroll
-                for (u32 j = 0; j < 4; ++j) {
-                    const double *const of_k = &u[k0 + 8 * k + t][8 * j + g];
-                    const Fragment right{-of_k[0], -of_k[4 * u_pitch]};
-#pragma unroll
-                    for (u32 i = 0; i < 2; ++i)
-                        mma_m16n8k8(sums[i][j], left[2 * i][k], left[2 * i + 1][k], right);
-                }
+            for (u32 k = 0; k < depth / 8; ++k)
+                subtract_step(sums, left, 2 * k, &u[k0 + 8 * k], g, t);
         }
 #pragma unroll
         for (u32 i = 0; i < 4; ++i)
 #pragma unroll
-            for (u32 j = 0; j < 4; ++j)
+            for (u32 j = 0; j < strips; ++j)
 #pragma unroll
                 for (u32 e = 0; e < 2; ++e)
                     to.start[(8 * j + 2 * t + e) * to.pitch + 8 * i + g] =
                         sums[i / 2][j][i % 2 * 2 + e];
     }
+
+private:
+    // Subtract the products of 8 k: columns k and k + 1 of `left`, and 8 rows of U.
+    CUPYGEMM_INLINE static void subtract_step(double (&sums)[2][strips][4],
+                                              const double (&left)[4][depth / 4], u32 k,
+                                              const double (*u)[u_pitch], u32 g, u32 t) {
+#pragma unroll
+        for (u32 j = 0; j < strips; ++j) {
+            const Fragment right{-u[t][8 * j + g], -u[t + 4][8 * j + g]};
+#pragma unroll
+            for (u32 i = 0; i < 2; ++i)
+                mma_m16n8k8(sums[i][j], {left[2 * i][k], left[2 * i][k + 1]},
+                            {left[2 * i + 1][k], left[2 * i + 1][k + 1]}, right);
+        }
+    }
+    CUPYGEMM_INLINE static void subtract_step(float (&sums)[2][strips][4],
+                                              const float (&left)[4][depth / 4], u32 k,
+                                              const float (*u)[u_pitch], u32 g, u32 t) {
+        Terms<2> right[strips];
+#pragma unroll
+        for (u32 j = 0; j < strips; ++j)
+#pragma unroll
+            for (u32 e = 0; e < 2; ++e)
+                right[j].set(e, u[4 * e + t][8 * j + g]);
+#pragma unroll
+        for (u32 i = 0; i < 2; ++i) {
+            Terms<4> terms;
+#pragma unroll
+            for (u32 e = 0; e < 4; ++e)
+                terms.set(e, -left[2 * i + e % 2][k + e / 2]);
+            mma_terms(sums[i], terms, right);
+        }
+    }
 };
+
+template <> struct RowsProduct<double, 16> : RowsByMmaSync<double, 16> {};
+template <> struct RowsProduct<double, 32> : RowsByMmaSync<double, 32> {};
+template <> struct RowsProduct<float, 16> : RowsByMmaSync<float, 16> {};
+template <> struct RowsProduct<float, 32> : RowsByMmaSync<float, 32> {};
 
 } // namespace cupygemm

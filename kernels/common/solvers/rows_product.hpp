@@ -1,6 +1,6 @@
 // Rows of a block from where swaps say, less a product: C - L21 U (block_before.hpp).
 //
-// Here for all types. hopper/rows_product.cuh has fp64 on tensor cores.
+// Here for all types. hopper/rows_product.cuh has fp64 and fp32 on tensor cores.
 #pragma once
 
 #include "common/solvers/moves.hpp"
