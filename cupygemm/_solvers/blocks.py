@@ -80,6 +80,8 @@ class Limits:
     recorded, most_recorded : int
         The fewest columns and the most elements of a matrix whose QR factorisation is recorded in a
         graph when it is repeated. Larger ones take the device longer than the host.
+    most_recorded_of_lu : int
+        The same for a system whose LU factorisation is recorded.
     spared : int
         The compute units that such an update leaves to the panel, and to the updates inside it.
     spared_of_qr : int
@@ -119,6 +121,7 @@ class Limits:
     wide_float32: int = 512
     recorded: int = 512
     most_recorded: int = 1 << 27
+    most_recorded_of_lu: int = 1 << 29
     spared: int = 24
     spared_of_qr: int = 16
     spared_by_halves: int = 48

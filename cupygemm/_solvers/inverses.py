@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from cupygemm._request.arrays import Array
 from cupygemm._request.keywords import common_keywords
 from cupygemm._solvers import lu, small
 from cupygemm._solvers.errors import fetch, raise_singular
-from cupygemm._solvers.matrices import augmented, copied
+from cupygemm._solvers.matrices import Matrices, augment, augmented_shape, copied
 from cupygemm._solvers.operands import square_matrices
 from cupygemm._solvers.substitution import substitute
 from cupygemm._solvers.swaps import permutation, permute
@@ -42,6 +43,11 @@ def inv(a: Any, *, stream: Any = None) -> Array:
     See Also
     --------
     solve : Solve a system; this is faster and more accurate than a product with an inverse.
+
+    Notes
+    -----
+    A single real matrix of 512 rows or more is inverted by a graph from the second call with its
+    shape in a thread on, as by `solve`.
     """
     import cupy
 
@@ -49,26 +55,42 @@ def inv(a: Any, *, stream: Any = None) -> Array:
     if not a.size:
         return cupy.empty(a.shape, dtype)
     n = a.shape[-1]
-    if small.inverts(n, dtype):
-        inverse, info = small.inverse(a, dtype)
-    else:
-        inverse, info = (_inverse_of_small if small.is_whole(n, dtype) else _inverse)(a, dtype)
+    if not (small.inverts(n, dtype) or small.is_whole(n, dtype)):
+        return _inverse(a, dtype).reshape(a.shape)
+    inverse, info = (small.inverse if small.inverts(n, dtype) else _inverse_of_small)(a, dtype)
     raise_singular("inv", fetch(info))
     return inverse.reshape(a.shape)
 
 
-def _inverse(a: Array, dtype: np.dtype[Any]) -> tuple[Array, Array]:
-    """Return the inverses (batches, n, n), by a factorisation beside the identity, and the info."""
+def _inverse(a: Array, dtype: np.dtype[Any]) -> Array:
+    """Return the inverses (batches, n, n), by a factorisation beside the identity."""
     import cupy
 
     n = a.shape[-1]
-    system, first = augmented(a, cupy.eye(n, dtype=dtype), dtype)
-    found = lu.factor(system, columns=n, identity=first)
-    substitute(system, (0, 0), n, system, (0, first), n, lower=False)
-    # What is there is A^-1 P^-1.
-    places = permutation(found.pivots, inverse=True)[:, None]
-    inverse = cupy.take_along_axis(system.array[:, :, first : first + n], places, axis=2)
-    return inverse, found.info
+    columns, first = augmented_shape(n, n, dtype)
+
+    def work(system: Matrices) -> tuple[lu.LuFactors, Array]:
+        found = lu.factor(system, columns=n, identity=first)
+        substitute(system, (0, 0), n, system, (0, first), n, lower=False)
+        # What is there is A^-1 P^-1.
+        return found, permutation(found.pivots, inverse=True)[:, None]
+
+    def use(found: tuple[lu.LuFactors, Array]) -> Array:
+        factors, places = found
+        inverse: Array = cupy.take_along_axis(
+            factors.lu.array[:, :, first : first + n], places, axis=2
+        )
+        raise_singular("inv", fetch(factors.info))
+        return inverse
+
+    return lu.repeated(
+        "inv",
+        (math.prod(a.shape[:-2]), n, columns),
+        dtype,
+        lambda system: augment(system, a, cupy.eye(n, dtype=dtype)),
+        work,
+        use,
+    )
 
 
 def _inverse_of_small(a: Array, dtype: np.dtype[Any]) -> tuple[Array, Array]:

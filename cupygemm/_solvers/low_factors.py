@@ -6,10 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from cupygemm._backends.device import current_device
 from cupygemm._request.arrays import Array
 from cupygemm._solvers import blocks, butterflies, cholesky, lu, windowed_lu
 from cupygemm._solvers.matrices import Matrices, copied, empty
-from cupygemm._solvers.products import ROUNDINGS, Rounding
+from cupygemm._solvers.products import ROUNDINGS, Rounding, adds_in_place
+from cupygemm._solvers.recorded import repeatable
 from cupygemm._solvers.scaling import inverse_powers_of_two, largest_parts, scale_into
 from cupygemm._solvers.substitution import substitute
 from cupygemm._solvers.swaps import permutation
@@ -105,9 +107,24 @@ class LowWindowedLU(Low):
         rows, columns = _equilibrated(a)
         rounding = ROUNDINGS[precision]
         super().__init__(rows, columns, rounding)
-        both = windowed_lu.room(windowed_lu.padded(a.shape[-1]))
-        butterflies.transform(a[0], rows[0], columns[0], both)
-        self.factors = windowed_lu.factor(both, rounding)
+        self._memory: list[Any] = []  # of the factors
+
+        def prepare() -> Matrices:
+            return windowed_lu.room(windowed_lu.padded(a.shape[-1]))
+
+        def fill(both: Matrices) -> None:
+            butterflies.transform(a[0], rows[0], columns[0], both)
+
+        def work(both: Matrices) -> windowed_lu.WindowedFactors:
+            return windowed_lu.factor(both, rounding)
+
+        if adds_in_place(np.dtype("f"), rounding):
+            key = ("windowed_lu", current_device(), a.shape, a.dtype, rounding, blocks.LIMITS)
+            self.factors = repeatable(key, prepare, fill, work, lambda x: x, self._memory)
+        else:  # cuBLAS is faster, and its calls are not recorded
+            both = prepare()
+            fill(both)
+            self.factors = work(both)
         self.info = self.factors.info
 
     def precondition(self, v: Array) -> Array:

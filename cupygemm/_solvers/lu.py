@@ -18,18 +18,32 @@ Nothing waits for the host; the pivots and the first column without a pivot stay
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
+import numpy as np
+
+from cupygemm._backends.device import current_device
 from cupygemm._request.arrays import Array
 from cupygemm._solvers import blocks, small
 from cupygemm._solvers.ahead import beside
 from cupygemm._solvers.blocks import current_limits, is_ahead, lu_panel_blocks, outer_width
 from cupygemm._solvers.delayed_updates import Update, joined, steps
 from cupygemm._solvers.lu_blocks import factor_panel
-from cupygemm._solvers.matrices import Matrices
-from cupygemm._solvers.products import Rounding, subtract_product, usual
+from cupygemm._solvers.matrices import Matrices, empty
+from cupygemm._solvers.products import (
+    Rounding,
+    adds_in_place,
+    as_if_recorded,
+    subtract_product,
+    usual,
+)
+from cupygemm._solvers.recorded import repeatable
 from cupygemm._solvers.substitution import substitute
 from cupygemm._solvers.swaps import Moves, move, trace
+
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,6 +128,47 @@ def factor(
             for update in updates:
                 _update(a, *update, rounding)
     return LuFactors(a, pivots, info)
+
+
+def repeated(
+    key: Hashable,
+    shape: tuple[int, int, int],
+    dtype: np.dtype[Any],
+    fill: Callable[[Matrices], object],
+    work: Callable[[Matrices], Result],
+    use: Callable[[Result], Any],
+) -> Any:
+    """Return ``use(work(system))``, which a graph may compute if it is repeated (recorded.py).
+
+    Parameters
+    ----------
+    key : hashable
+        Of the work, but for what the next arguments say.
+    shape : tuple of int
+        Matrices, and their rows and columns, those of right-hand sides among them.
+    dtype : numpy.dtype
+    fill : callable
+        Stores the system.
+    work : callable
+        Factors it, and what follows.
+    use : callable
+        Makes what is returned of the result, in memory of its own.
+    """
+    limits = blocks.LIMITS
+
+    def prepare() -> Matrices:
+        return empty(*shape, dtype)
+
+    batches, rows, columns = shape
+    is_long = batches == 1 and rows >= limits.recorded
+    multiplies = adds_in_place(dtype, usual(dtype)) if is_long else False
+    if multiplies and rows * columns <= limits.most_recorded_of_lu:
+        case = ("lu", key, current_device(), shape, dtype, limits)
+        with as_if_recorded():
+            return repeatable(case, prepare, fill, work, use)
+    system = prepare()
+    fill(system)
+    return use(work(system))
 
 
 def _panels(a: Matrices, k: int, outer: int) -> list[range]:

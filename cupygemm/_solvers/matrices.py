@@ -152,25 +152,28 @@ def readable(a: Array, dtype: np.dtype[Any]) -> Matrices:
     return copied(a, dtype)
 
 
-def augmented(a: Array, b: Array, dtype: np.dtype[Any]) -> tuple[Matrices, int]:
-    """Return copies of matrices with right-hand sides beside them, and the first column of these.
+def augmented_shape(n: int, k: int, dtype: np.dtype[Any]) -> tuple[int, int]:
+    """Return the columns of a matrix of n with k right-hand sides beside it, and their first."""
+    per_vector = max(_SMALL_ROW_BYTES // dtype.itemsize, 1)
+    first = -(-n // per_vector) * per_vector  # vectors hold columns of only one of them
+    return first + k, first
+
+
+def augment(made: Matrices, a: Array, b: Array) -> None:
+    """Store matrices and right-hand sides.
 
     Parameters
     ----------
+    made : Matrices
+        Of the extents of `augmented_shape`.
     a, b : cupy.ndarray
         (..., n, n) and (..., n, k).
-    dtype : numpy.dtype
-        The type of the copies.
     """
     n, k = b.shape[-2:]
-    batches = int(np.prod(a.shape[:-2], dtype=np.int64))
-    per_vector = max(_SMALL_ROW_BYTES // dtype.itemsize, 1)
-    first = -(-n // per_vector) * per_vector  # vectors hold columns of only one of them
-    made = empty(batches, n, first + k, dtype)
-    made.array[:, :, :n] = a.reshape(batches, n, n)
+    first = made.n - k
+    made.array[:, :, :n] = a.reshape(-1, n, n)
     made.array[:, :, n:first] = 0
-    made.array[:, :, first : first + k] = b.reshape(-1, n, k)
-    return made, first
+    made.array[:, :, first : made.n] = b.reshape(-1, n, k)
 
 
 def adjoint(a: Array) -> Array:

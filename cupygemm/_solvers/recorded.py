@@ -142,6 +142,7 @@ def repeatable(
     fill: Callable[[Input], object],
     work: Callable[[Input], Result],
     use: Callable[[Result], Any],
+    kept: list[Any] | None = None,
 ) -> Any:
     """Return ``use(work(given))`` of a prepared and filled input.
 
@@ -158,6 +159,8 @@ def repeatable(
         calls.
     use : callable
         Makes what is returned of the result, in memory of its own.
+    kept : list, optional
+        Gets what holds the memory of the result, which then need not be copied by `use`.
     """
     from cupy.cuda import get_allocator, using_allocator
 
@@ -189,6 +192,8 @@ def repeatable(
         return use(work(given))
     fill(found.given)
     found.graph.launch()
+    if kept is not None:
+        kept.append(block)
     return use(found.result)
 
 

@@ -81,6 +81,7 @@ class _OfOneVector:
 
         a, vector = cupy.ascontiguousarray(a[0]), cupy.ascontiguousarray(b[0, :, 0])
         flags = [low.info] if finite is None else [low.info, finite]
+        self._low = low  # it holds the memory of the factors
         self._vector = OneVector(a, vector, low.rows[0, 0], low.columns[0, 0], low.factors, flags)
         self._vector.begin()
 

@@ -35,6 +35,40 @@ def test_repeated_factorisations(cp, draw, cases, mode):
             assert_like(ours, numpys, factor=2000)
 
 
+@pytest.mark.parametrize("columns", [None, 3])
+def test_repeated_systems(cp, draw, cases, columns):
+    values = [(draw((33, 33)), draw((33, columns) if columns else 33)) for _ in range(4)]
+    found = [linalg.solve(cp.asarray(a), cp.asarray(b)) for a, b in values]
+    (case,) = cases.values()
+    assert case.graphs
+    for x, (a, b) in zip(found, values, strict=True):
+        assert_like(x, np.linalg.solve(a, b), factor=20000)
+    _, b = values[0]
+    with pytest.raises(np.linalg.LinAlgError, match="pivot 0 is zero"):
+        linalg.solve(cp.zeros((33, 33)), cp.asarray(b))
+
+
+def test_repeated_inverses(cp, draw, cases):
+    values = [draw((33, 33)) for _ in range(4)]
+    found = [linalg.inv(cp.asarray(each)) for each in values]
+    (case,) = cases.values()
+    assert case.graphs
+    for inverse, each in zip(found, values, strict=True):
+        assert_like(inverse, np.linalg.inv(each), factor=20000)
+
+
+@pytest.mark.sweep
+def test_repeated_refinements(cp, draw, cases, monkeypatch):
+    monkeypatch.setattr(blocks, "LIMITS", replace(blocks.Limits(), windowed=1))
+    for _ in range(3):
+        a, b = draw((200, 200)), draw(200)
+        x, info = linalg.solve(cp.asarray(a), cp.asarray(b), precision="tf32x3", full_output=True)
+        assert info.path == "refined"
+        assert_like(x, np.linalg.solve(a, b), factor=20000)
+    (case,) = (case for key, case in cases.items() if key[0] == "windowed_lu")
+    assert case.graphs
+
+
 def test_a_graph_is_for_one_address(cp, draw, cases):
     a = cp.asarray(draw((40, 32)))
     expected = np.linalg.qr(a.get())[1]
