@@ -52,8 +52,9 @@ class Limits:
         The fewest columns of a matrix whose LU factorisation delays updates of columns far behind.
     group : int
         The most wide panels for which they are delayed.
-    group_of_float64 : int
-        The same for products in float64, which take hardly less time with even more columns.
+    group_of_reals : int
+        The same for products of real floating-point numbers, which take hardly less time with even
+        more columns.
     substituted : int
         The most rows of a triangular matrix that one launch solves for.
     vector : int
@@ -108,7 +109,7 @@ class Limits:
     few: int = 64
     grouped: int = 12288
     group: int = 4
-    group_of_float64: int = 2
+    group_of_reals: int = 2
     substituted: int = 64
     vector: int = 64
     ahead: int = 2048

@@ -186,8 +186,8 @@ def _panels(a: Matrices, k: int, outer: int) -> list[range]:
 
 def _group(a: Matrices, rounding: Rounding) -> int:
     """Return the most wide panels for which an update may wait."""
-    if a.dtype.char == "d" and not rounding.by_residues:
-        return blocks.LIMITS.group_of_float64
+    if a.dtype.char in "fd" and not rounding.by_residues:
+        return blocks.LIMITS.group_of_reals
     return blocks.LIMITS.group
 
 

@@ -57,11 +57,11 @@ def test_adjacent_columns_are_one_update():
 
 @pytest.mark.parametrize("group", [2, pytest.param(3, marks=pytest.mark.sweep)])
 def test_factors_do_not_depend_on_groups(cp, draw, small_blocks, monkeypatch, group):
-    grouped = replace(blocks.LIMITS, outer=8, grouped=1, group_of_float64=group)
+    grouped = replace(blocks.LIMITS, outer=8, grouped=1, group_of_reals=group)
     monkeypatch.setattr(blocks, "LIMITS", grouped)
     a, b = draw((33, 33)), draw((33, 2))
     lu, pivots = linalg.lu_factor(cp.asarray(a))
-    monkeypatch.setattr(blocks, "LIMITS", replace(blocks.LIMITS, group_of_float64=1))
+    monkeypatch.setattr(blocks, "LIMITS", replace(blocks.LIMITS, group_of_reals=1))
     expected, expected_pivots = linalg.lu_factor(cp.asarray(a))
     assert (pivots.get() == expected_pivots.get()).all()
     np.testing.assert_allclose(lu.get(), expected.get(), rtol=0, atol=1e-12)
