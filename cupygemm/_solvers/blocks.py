@@ -61,6 +61,11 @@ class Limits:
         The same for few right-hand sides.
     ahead : int
         The fewest columns behind a panel that is factored beside their update.
+    beside_lu : int
+        The multiplications and additions in float64 that products do while a column of an LU panel
+        is factored beside them.
+    after : int
+        The fewest columns of an update that wait for the end of such a panel.
     ahead_of_qr : int
         The same for a QR factorisation, whose launches take more time.
     formed_beside : int
@@ -113,6 +118,8 @@ class Limits:
     substituted: int = 64
     vector: int = 64
     ahead: int = 2048
+    beside_lu: int = 200_000_000
+    after: int = 1024
     ahead_of_qr: int = 1024
     formed_beside: int = 4096
     beside_qr: int = 160_000_000

@@ -7,6 +7,9 @@ group, in as many pieces as the next group has panels, each beside the factorisa
     side stream     | factor panel 3     | factor panel 4     | factor panel 5     | ...
     current stream  | 0-2: update 4, 5   | 3: update 5        | (nothing here)     | ...
                     | 0-2: update 6, 7   | 0-2: update 8, 9   | 0-2: update 10, 11 | ...
+
+Products beside a panel leave compute units to it, which are idle if the panel ends first. So the
+last columns of an update that takes longer than the panel wait for its end, and then have all.
 """
 
 from __future__ import annotations
@@ -15,6 +18,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise, zip_longest
 from typing import NamedTuple
+
+_TILE = 128
+"""Columns of products are divided at multiples of this."""
 
 
 class Update(NamedTuple):
@@ -99,6 +105,32 @@ def joined(first: Update, *others: Update) -> tuple[Update, ...]:
     return tuple(found)
 
 
+def divided(
+    updates: Sequence[Update], rows: int, operations: int, least: int
+) -> tuple[tuple[Update, ...], tuple[Update, ...]]:
+    """Return the updates beside a panel, and those that wait for its end.
+
+    Parameters
+    ----------
+    updates : sequence of Update
+    rows : int
+        The rows of the matrix.
+    operations : int
+        The multiplications and additions that products do beside the panel.
+    least : int
+        The fewest columns of an update that wait.
+    """
+    beside, after = [], []
+    for panels, columns in updates:
+        each = 2 * len(panels) * (rows - panels.start)
+        count = operations // each
+        count = len(columns) if len(columns) - count < least else count // _TILE * _TILE
+        operations = max(operations - count * each, 0)
+        beside.append(Update(panels, columns[:count]))
+        after.append(Update(panels, columns[count:]))
+    return tuple(beside), tuple(after)
+
+
 def _groups(panels: Sequence[range], most: int) -> list[list[range]]:
     """Return groups of panels as wide as the first one; the last panels are groups of their own."""
     count = sum(len(panel) == len(panels[0]) for panel in panels)
@@ -108,7 +140,7 @@ def _groups(panels: Sequence[range], most: int) -> list[list[range]]:
 
 
 def _pieces(columns: range, count: int) -> list[range]:
-    """Divide columns into pieces of nearly one length, which begin at multiples of 128."""
-    size = max(-(-len(columns) // count // 128) * 128, 128)
+    """Divide columns into pieces of nearly one length, which begin at multiples of a tile."""
+    size = max(-(-len(columns) // count // _TILE) * _TILE, _TILE)
     starts = [min(columns.start + i * size, columns.stop) for i in range(count)]
     return [range(i, j) for i, j in zip(starts, [*starts[1:], columns.stop], strict=True)]

@@ -29,7 +29,7 @@ from cupygemm._request.arrays import Array
 from cupygemm._solvers import blocks, small
 from cupygemm._solvers.ahead import beside
 from cupygemm._solvers.blocks import current_limits, is_ahead, lu_panel_blocks, outer_width
-from cupygemm._solvers.delayed_updates import Update, joined, steps
+from cupygemm._solvers.delayed_updates import Update, divided, joined, steps
 from cupygemm._solvers.lu_blocks import factor_panel
 from cupygemm._solvers.matrices import Matrices, empty
 from cupygemm._solvers.products import (
@@ -97,7 +97,10 @@ def factor(
         small.factor_lu(a, pivots, info)
         return LuFactors(a, pivots, info)
     few = identity is None and a.n - k <= blocks.LIMITS.few
-    factor_next = functools.partial(_factor_panels, a, pivots, info, few=few, rounding=rounding)
+    known: dict[int, Moves] = {}  # until the streams are joined, since both read them
+    factor_next = functools.partial(
+        _factor_panels, a, pivots, info, known, few=few, rounding=rounding
+    )
     panels = _panels(a, k, outer_width(k, lu_panel_blocks(a, max(a.m, 1)).width))
     delays = identity is None and a.batches == 1 and a.n >= blocks.LIMITS.grouped
     most = _group(a, rounding) if delays else 1
@@ -108,7 +111,7 @@ def factor(
         changed = _changed(a, step.panel, k, few=few)
         if changed == range(a.n):
             break
-        moves = _traced(a, pivots, step.panel)
+        moves = _traced(a, pivots, step.panel, known)
         updates = step.updates
         if identity is not None:
             moved, behind = identity + step.panel.start, identity + step.panel.stop
@@ -123,10 +126,14 @@ def factor(
         swapped = range(step.first.panels.start, following.stop)
         _move(a, moves, swapped, step.panel)
         _update(a, *step.first, rounding)
+        operations = _operations_beside(a, following)
+        updates, after = divided(updates, a.m, operations, blocks.LIMITS.after)
         with beside(functools.partial(factor_next, following), blocks.LIMITS.spared, units):
             _move(a, moves, range(moved), swapped)
             for update in updates:
                 _update(a, *update, rounding)
+        for update in after:
+            _update(a, *update, rounding)
     return LuFactors(a, pivots, info)
 
 
@@ -184,6 +191,12 @@ def _panels(a: Matrices, k: int, outer: int) -> list[range]:
     return panels
 
 
+def _operations_beside(a: Matrices, panel: range) -> int:
+    """Return what products multiply and add while a panel is factored beside them."""
+    rate = 1 if a.dtype.char == "d" else 2
+    return rate * blocks.LIMITS.beside_lu * len(panel)
+
+
 def _group(a: Matrices, rounding: Rounding) -> int:
     """Return the most wide panels for which an update may wait."""
     if a.dtype.char in "fd" and not rounding.by_residues:
@@ -211,8 +224,12 @@ def _parts(panel: range) -> list[range]:
     return [panel[i : i + blocks.LIMITS.outer] for i in range(0, len(panel), blocks.LIMITS.outer)]
 
 
-def _traced(a: Matrices, pivots: Array, panel: range) -> list[Moves]:
-    return [trace(a, pivots, part.start, part.stop) for part in _parts(panel)]
+def _traced(a: Matrices, pivots: Array, panel: range, known: dict[int, Moves]) -> list[Moves]:
+    """Return the moves of a panel's parts, by their first columns among those that are known."""
+    for part in _parts(panel):
+        if part.start not in known:
+            known[part.start] = trace(a, pivots, part.start, part.stop)
+    return [known[part.start] for part in _parts(panel)]
 
 
 def _move(a: Matrices, moves: list[Moves], columns: range, gap: range = range(0)) -> None:
@@ -224,6 +241,7 @@ def _factor_panels(
     a: Matrices,
     pivots: Array,
     info: Array,
+    known: dict[int, Moves],
     panel: range,
     *,
     few: bool,
@@ -237,10 +255,10 @@ def _factor_panels(
     first, *second = _parts(panel)
     factor_panel(a, pivots, info, first)
     for part in second:
-        _move(a, _traced(a, pivots, first), part)
+        _move(a, _traced(a, pivots, first, known), part)
         _update(a, first, part, rounding)
         factor_panel(a, pivots, info, part)
-        _move(a, _traced(a, pivots, part), first)
+        _move(a, _traced(a, pivots, part, known), first)
 
 
 def _update(a: Matrices, panel: range, columns: range, rounding: Rounding) -> None:

@@ -30,6 +30,8 @@ def small_blocks(monkeypatch):
             substituted=8,
             vector=4,
             ahead=4,
+            beside_lu=300,
+            after=3,
             ahead_of_qr=4,
             formed_beside=30,
             beside_qr=4000,

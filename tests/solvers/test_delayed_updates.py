@@ -10,7 +10,7 @@ import pytest
 
 from cupygemm import linalg
 from cupygemm._solvers import blocks
-from cupygemm._solvers.delayed_updates import Update, joined, steps
+from cupygemm._solvers.delayed_updates import Update, divided, joined, steps
 
 
 def panels_of(widths):
@@ -53,6 +53,25 @@ def test_adjacent_columns_are_one_update():
     assert joined(first, second) == (Update(a, range(3, 12)),)
     assert joined(first, Update(b, c)) == (first, Update(b, c))
     assert joined(Update(a, range(3, 3)), second) == (second,)
+
+
+def test_a_long_update_is_divided():
+    a, b = Update(range(4), range(300, 900)), Update(range(4), range(900, 1500))
+    each = 2 * 4 * 100
+
+    def columns(count, least=1):
+        return tuple(
+            tuple(len(x.columns) for x in part)
+            for part in divided((a, b), 100, count * each, least)
+        )
+
+    assert columns(1200) == ((600, 600), (0, 0))
+    assert columns(1000) == ((600, 384), (0, 216))
+    assert columns(1000, least=217) == ((600, 600), (0, 0))  # too few columns would wait
+    assert columns(127) == ((0, 0), (600, 600))
+    beside, after = divided((a, b), 100, 1000 * each, 1)
+    assert beside[1] == Update(b.panels, range(900, 1284))
+    assert after[1] == Update(b.panels, range(1284, 1500))
 
 
 @pytest.mark.parametrize("group", [2, pytest.param(3, marks=pytest.mark.sweep)])
