@@ -21,7 +21,7 @@ import numpy as np
 from cupygemm._backends.cupy import blas
 from cupygemm._backends.device import device
 from cupygemm._plan.keys import array_key
-from cupygemm._plan.plan import Plan, make_plan
+from cupygemm._plan.plan import Plan, make_plan, plan_of
 from cupygemm._plan.table import PLANS
 from cupygemm._products.matmul import matmul
 from cupygemm._records.formats import Precision, moduli_of
@@ -32,6 +32,7 @@ from cupygemm._request.options import CallOptions
 from cupygemm._solvers.ahead import spared
 from cupygemm._solvers.blocks import has_tile_kernels
 from cupygemm._solvers.errors import is_capturing
+from cupygemm._solvers.updates import block_product
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,8 @@ _calls_libraries: contextvars.ContextVar[bool] = contextvars.ContextVar(
 _FACTORS = Factors(alpha=-1.0, beta=1.0, scale=1.0, scales_sums=True)
 _OPPOSITE = EpilogueArguments(_FACTORS._replace(beta=0.0), None, None, (None,) * 5)
 EXACT = Rounding()
+_LEAST_TERMS, _MOST_TERMS = 16, 512
+"""With fewer along k, tf32 terms are less exact than float32; with more, sums of the kernel are."""
 ROUNDINGS: Mapping[str, Rounding] = MappingProxyType(
     {
         "float32": EXACT,
@@ -143,9 +146,41 @@ def _multiply_by_kernel(
         given = CallOptions(precision=rounding.precision, epilogue=arguments)
         call = check_call(a, b, c, given=given)
         request = replace(call.request, aliased=False)
-        plan = make_plan(request, device(call.device_index).sparing(units), {}, call.arguments)
+        on = device(call.device_index).sparing(units)
+        if _suits_small_kernel(a, b, c, rounding, beta) and not on.kernels.supports(request):
+            run = functools.partial(_multiply_small, subtract=adds)
+            plan = plan_of(run, request, on, {}, call.arguments)
+        else:
+            plan = make_plan(request, on, {}, call.arguments)
         PLANS.keep(key, plan)
     plan.run(a, b, c, arguments) if adds else plan.run(a, b, c)
+
+
+def _suits_small_kernel(
+    a: Array, b: Array, c: Array, rounding: Rounding, beta: complex | None
+) -> bool:
+    """Tell whether the kernel that multiplies tf32 terms inside panels can compute a product.
+
+    Where kernels for large products do not pay, it takes less time than cuBLAS's product and what
+    adds that to C.
+    """
+    if rounding != ROUNDINGS["tf32x3"] or beta == 0 or not has_tile_kernels(c.dtype):
+        return False
+    aligned = all(x.data.ptr % 16 == 0 and x.strides[0] % 16 == 0 for x in (a, b))
+    adjacent = all(x.ndim == 2 and x.dtype == c.dtype for x in (a, b, c)) and all(
+        x.strides[-1] == x.itemsize for x in (a, b, c)
+    )
+    return aligned and adjacent and _LEAST_TERMS <= a.shape[-1] <= _MOST_TERMS
+
+
+def _multiply_small(
+    a: Array, b: Array, c: Array, arguments: EpilogueArguments | None = None, *, subtract: bool
+) -> Array:
+    """Subtract a product from C by the kernel for products inside panels, or store it there."""
+    left, right, target = ((x.data.ptr, x.strides[0] // x.itemsize, 0) for x in (a, b, c))
+    extents = (*c.shape, a.shape[-1])
+    block_product(c.dtype, left, right, target, extents, subtract=subtract, exact=False).enqueue()
+    return c
 
 
 def _minus_product(c: Array) -> EpilogueArguments:

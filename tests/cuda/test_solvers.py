@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from cupygemm import linalg
+from cupygemm._solvers.products import subtract_product, usual
 
 ORDERS = [300, 700, 1500, 2500, 5000]
 """Panels of 1, 4, 8, 16 and 16 thread blocks with one or two rows for each thread."""
@@ -27,6 +28,16 @@ def test_systems_of_every_panel(cp, n, dtype):
     x = linalg.solve(a, b)
     error = abs(a @ x - b).max() / (abs(a).sum(axis=1).max() * abs(x).max())
     assert error <= 10 * n * unit(dtype)
+
+
+@pytest.mark.parametrize("columns", [64, 61])
+@pytest.mark.parametrize("k", [32, 256, 700])
+def test_updates_by_small_products(cp, k, columns):
+    """One tf32 term of each number would give errors of 0.004 and more."""
+    a, b, c = (drawn(cp, *shape, "f") for shape in ((300, k), (k, columns), (300, columns)))
+    expected = c.astype("d") - a.astype("d") @ b.astype("d")
+    subtract_product(a, b, c, usual(c.dtype))
+    assert abs(c - expected).max() < 2e-4
 
 
 @pytest.mark.parametrize("dtype", "fdFD")
