@@ -126,6 +126,7 @@ def _launch(
     counters = 1 + batches * across  # of 64 bits, and then the info
     state = cupy.zeros(2 * counters + batches, "int32")
     start = int(state.data.ptr)
+    inverses = cupy.empty(batches * across * TILE * _BLOCK if factors else 0, dtype)
     _, units = blocks.current_limits()
     launch = _kernel(
         current_device(),
@@ -144,6 +145,7 @@ def _launch(
         t[0],
         *t[1],
         start,
+        int(inverses.data.ptr),
         start + 8 * counters,
         rows,
         n,

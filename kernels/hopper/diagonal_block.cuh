@@ -1,6 +1,6 @@
 // Blocks of 8 columns of a tile: the factorisation of 8 rows on the diagonal.
 //
-// A block lies in shared memory by row, with rows of 12 elements.
+// A block lies in shared memory by row.
 #pragma once
 
 #include "common/solvers/scalar.hpp"
@@ -10,6 +10,7 @@ namespace cupygemm {
 
 using S = Config::Scalar;
 constexpr u32 block = 8, block_pitch = block + 4;
+constexpr S most_growth = 32; // of |T^-1| |T| for blocks on the diagonal whose inverses are used
 
 CUPYGEMM_INLINE bool has_ordinary_inverse(S x) {
     constexpr S least = Config::smallest_invertible;
@@ -42,44 +43,43 @@ template <> struct Quotient<double, false> {
     }
 };
 
-// Factor 8 rows on the diagonal, as every thread does for itself, and solve for the thread's row.
-// All threads of a warp must call this.
-// Between one pivot and the next, there is one quotient and no branch: columns are scaled, and
-// pivots tested, at the end. Returns 1 + the first column that is not positive, or 0; or ~0 if the
-// inverse of a pivot may overflow or vanish, unless `any_size`.
-template <bool any_size> CUPYGEMM_INLINE u32 factor_block(const S *rows, const S *mine, u32 own,
-                                                          u32 columns, S (&x)[block]) {
-    S d[block][block];
+// Factor 8 rows on the diagonal, one in each of the first lanes of a warp: x becomes a row of the
+// factor T. In the other lanes x becomes y with y T^T = x. `own` is the number of the lane's row,
+// or none of them.
+// A step subtracts the products with a column. Its pivot is known to all lanes, which compute the
+// next one for themselves: between the two, there is one quotient, and no message or branch.
+// Columns are scaled, and pivots tested, at the end. Returns 1 + the first column that is not
+// positive, or 0; or ~0 if the inverse of a pivot may overflow or vanish, unless `any_size`.
+template <bool any_size> CUPYGEMM_INLINE u32 factor_block(S (&x)[block], u32 own) {
+    const u32 which = local_thread() % block;
+    S below[block]; // of the next column, the element in each row
+    S next = from_lane(x[1], 1), pivot = from_lane(x[0], 0), own_pivot = pivot;
 #pragma unroll
-    for (u32 j = 0; j < block; ++j)
-        x[j] = mine[j];
-#pragma unroll
-    for (u32 i = 0; i < block; ++i)
-#pragma unroll
-        for (u32 j = 0; j <= i; ++j)
-            d[i][j] = i < columns ? rows[i * block_pitch + j] : i == j ? 1 : 0;
+    for (u32 k = 1; k < block; ++k)
+        below[k] = from_lane(x[0], k);
 #pragma unroll
     for (u32 j = 0; j < block; ++j) {
-        const Quotient<S, any_size> over(d[j][j]);
+        const Quotient<S, any_size> over(pivot);
+        own_pivot = which == j ? pivot : own_pivot;
+        S factor[block];
 #pragma unroll
         for (u32 k = j + 1; k < block; ++k) {
-            const S factor = over(d[k][j]);
-#pragma unroll
-            for (u32 i = k; i < block; ++i)
-                d[i][k] = fma_of(-d[i][j], factor, d[i][k]);
-            x[k] = fma_of(-x[j], factor, x[k]);
+            factor[k] = over(below[k]);
+            x[k] = fma_of(-x[j], factor[k], x[k]);
         }
-    }
-    // Each thread has one root, and gets the others' from its neighbours.
-    const u32 which = local_thread() % block;
-    S pivot = d[0][0];
+        if (j + 1 < block)
+            pivot = fma_of(-below[j + 1], factor[j + 1], next);
 #pragma unroll
-    for (u32 j = 1; j < block; ++j)
-        pivot = which == j ? d[j][j] : pivot;
-    if (!any_size && __ballot_sync(~0u, !has_ordinary_inverse(pivot)) != 0)
+        for (u32 k = j + 2; k < block; ++k)
+            below[k] = from_lane(x[j + 1], k);
+        if (j + 2 < block)
+            next = from_lane(x[j + 2], j + 2);
+    }
+    // Each lane has one root, and gets the others' from its neighbours.
+    if (!any_size && __ballot_sync(~0u, !has_ordinary_inverse(own_pivot)) != 0)
         return ~0u;
-    const u32 failed = __ffs(static_cast<int>(__ballot_sync(~0u, !(pivot > 0)))); // 0: none
-    const S own_inverse = inverse_square_root(pivot); // NaN if the pivot is negative
+    const u32 failed = __ffs(static_cast<int>(__ballot_sync(~0u, !(own_pivot > 0)))); // 0: none
+    const S own_inverse = inverse_square_root(own_pivot); // NaN if the pivot is negative
 #pragma unroll
     for (u32 j = 0; j < block; ++j) {
         const S inverse = from_lane(own_inverse, j), root = x[j] * inverse; // in the pivot's row

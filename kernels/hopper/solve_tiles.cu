@@ -11,17 +11,18 @@
 // Thread blocks claim tiles column by column. A tile waits only for tiles that were claimed before
 // it, so any number of resident thread blocks makes progress. Each row of tiles has a counter of
 // its finished slabs of 16 columns. In a factorisation, the tile on the diagonal is factored
-// instead. It and the tile below it are stored slab by slab, since the next tile on the diagonal
-// waits for them: that one is updated, and the one below is solved, while the first is factored.
+// instead (diagonal_tile.cuh). It and the tile below it are stored slab by slab, since the next
+// tile on the diagonal waits for them: that one is updated, and the one below is solved
+// (tile_below.cuh), while the first is factored.
 //
 // A tile is solved by blocks of 8 columns, with the inverses of T's blocks on the diagonal if these
-// are accurate; otherwise, and for factors of fp32, one thread substitutes each row. Products do
-// the rest. The sums of an element have the same order on every GPU.
+// are accurate; otherwise, one thread substitutes each row. Products do the rest. The sums of an
+// element have the same order on every GPU.
 #include "config.hpp"
 #include "hopper/dependent_launch.cuh"
-#include "hopper/diagonal_block.cuh"
+#include "hopper/diagonal_tile.cuh"
 #include "hopper/thread_sums.cuh"
-#include "hopper/tile_progress.cuh"
+#include "hopper/tile_below.cuh"
 #include "hopper/tile_sums.cuh"
 
 namespace cupygemm {
@@ -34,17 +35,16 @@ struct SolveTilesArgs {
     u64 t;
     i64 t_row, t_column, t_stride;
     u64 progress; // u64 counters: claimed tiles, and finished slabs of each matrix and row of tiles
+    u64 inverses; // of the 8 x 8 blocks on the diagonal of the factors
     u64 info;     // i32 for each matrix: 1 + the first column that is not positive, or 0
     i32 rows, n;  // of C, and columns
     i32 batches, unused;
 };
-static_assert(sizeof(SolveTilesArgs) == 128,
+static_assert(sizeof(SolveTilesArgs) == 136,
               "SolveTilesArgs must match the dtype that the launcher packs");
 
 constexpr u32 threads = 256;
 constexpr u32 stages = 4, num_blocks = tile_rows / block;
-constexpr S most_growth = 32;
-constexpr u32 part = factors ? slab : tile_rows; // columns of T(q, q) that are waited for together
 template <class Real, bool of_factors> struct SumsOf {
     using Type = TileSums<Real>;
 };
@@ -67,6 +67,7 @@ struct Shared {
     union {
         S stages[stages][stage_elements]; // X(p, k) and T(q, k), a slab of 16 k each
         S triangle[Triangle::elements];   // T(q, q), when the products are done
+        SlabOfTriangle slabs[2];          // of T(q, q), which is being factored
     };
     union {
         alignas(16) S block[tile_rows * block_pitch];    // a block of columns, by row
@@ -81,9 +82,11 @@ struct Shared {
 static_assert(sizeof(Shared) == Config::shared_bytes, "the launcher must know the shared memory");
 
 // Subtract the products with all tiles to the left. Slabs of finished tiles are copied ahead; a
-// thread waits only for the slab that it needs next.
+// thread waits only for the slabs that it needs next: two at a time, but one at a time for a tile on
+// the diagonal that waits for the tile to its left, slab by slab.
 CUPYGEMM_INLINE void products(Shared &shared, const Tile &tile, u32 thread, Sums &sums) {
     const u32 slabs = tile.q * slabs_per_tile;
+    const u32 in_pairs = factors && tile.p == tile.q && slabs > 0 ? slabs - slabs_per_tile : slabs;
     Progress progress;
     u32 issued = 0;
     const auto issue = [&] {
@@ -94,7 +97,7 @@ CUPYGEMM_INLINE void products(Shared &shared, const Tile &tile, u32 thread, Sums
         ++issued;
     };
 #pragma unroll 1
-    for (u32 s = 0; s < slabs; s += 2) { // a barrier for each two
+    for (u32 s = 0; s < in_pairs; s += 2) { // a barrier for each two
         if (issued == s) {
             progress.wait(tile, s + 1);
             issue();
@@ -107,7 +110,7 @@ CUPYGEMM_INLINE void products(Shared &shared, const Tile &tile, u32 thread, Sums
         workgroup_barrier(); // slabs s and s + 1 are there, and the two before have been read
         const S *const stage = shared.stages[s % stages], *const second = stage + stage_elements;
         const auto copy_ahead = [&] {
-            if (issued < slabs && issued == s + 2 && progress.has(tile, issued + 1)) {
+            if (issued < in_pairs && issued == s + 2 && progress.has(tile, issued + 1)) {
                 issue();
                 issue();
             }
@@ -115,21 +118,30 @@ CUPYGEMM_INLINE void products(Shared &shared, const Tile &tile, u32 thread, Sums
         sums.template subtract_all<slab, Left, Right>(stage, stage + Left::elements, copy_ahead);
         sums.template subtract_all<slab, Left, Right>(second, second + Left::elements, [] {});
     }
+#pragma unroll 1
+    for (u32 s = in_pairs; s < slabs; ++s) {
+        if (issued == s) {
+            progress.wait(tile, s);
+            issue();
+        }
+        copy_async_wait<0>();
+        workgroup_barrier(); // slab s is there, and the one before has been read
+        const S *const stage = shared.stages[s % stages];
+        sums.template subtract_all<slab, Left, Right>(stage, stage + Left::elements, [&] {
+            if (issued < slabs && issued == s + 1 && progress.has(tile, issued))
+                issue();
+        });
+    }
     workgroup_barrier(); // the ring has been read
 }
 
-// Load columns of T(q, q) when they are finished, and invert their diagonal. An element whose
-// inverse may overflow is scaled before.
-CUPYGEMM_INLINE void load_triangle(Shared &shared, const Tile &tile, u32 thread, u32 first) {
-    if (factors)
-        while (tile.finished(tile.q) <= tile.q * slabs_per_tile + first / slab) {
-        }
-    Triangle::template copy<part>(shared.triangle, tile.t, tile.q * tile_rows, tile.q * tile_rows,
-                                  thread, first);
+// Load T(q, q), and invert its diagonal. An element whose inverse may overflow is scaled before.
+CUPYGEMM_INLINE void load_triangle(Shared &shared, const Tile &tile, u32 thread) {
+    Triangle::copy(shared.triangle, tile.t, tile.q * tile_rows, tile.q * tile_rows, thread);
     copy_async_commit();
     copy_async_wait<0>();
-    workgroup_barrier(); // these columns are in shared memory
-    if (thread - first < part) {
+    workgroup_barrier(); // the triangle is in shared memory
+    if (thread < tile_rows) {
         S x = shared.triangle[Triangle::place(thread, thread)];
         if (Config::unit || tile.q * tile_rows + thread >= tile.t.rows)
             x = 1;
@@ -168,9 +180,9 @@ CUPYGEMM_INLINE void substitute_block(const Shared &shared, u32 row, u32 first, 
 
 // Invert the 8 x 8 blocks on T's diagonal, one row by each thread. Returns whether a product with
 // them is about as exact as substitution: the error is at most 16 u |R| (|T^-1| |T|)^T.
-CUPYGEMM_INLINE bool invert_blocks(Shared &shared, u32 thread, u32 first_of_part) {
+CUPYGEMM_INLINE bool invert_blocks(Shared &shared, u32 thread) {
     const u32 first = thread / block * block, i = thread % block;
-    const bool inverts = thread - first_of_part < part;
+    const bool inverts = thread < tile_rows;
     const auto element = [&](u32 row, u32 column) {
         return shared.triangle[Triangle::place(first + row, first + column)];
     };
@@ -204,18 +216,16 @@ CUPYGEMM_INLINE bool invert_blocks(Shared &shared, u32 thread, u32 first_of_part
     return shared.substitutes == 0;
 }
 
-template <class AnySums>
-CUPYGEMM_INLINE void solve(const Shared &shared, AnySums &sums, u32 first, u32 end) {
+template <class AnySums> CUPYGEMM_INLINE void solve(const Shared &shared, AnySums &sums) {
     if constexpr (AnySums::multiplies_inverses)
-        sums.template solve<Triangle>(shared.triangle, shared.inverses, block_pitch, first, end);
+        sums.template solve<Triangle>(shared.triangle, shared.inverses, block_pitch);
 }
 
-// Replace the sums by X in some blocks of columns, one after the other.
-CUPYGEMM_INLINE void substitute(Shared &shared, u32 thread, Sums &sums, u32 first_block,
-                                u32 end_block) {
+// Replace the sums by X in blocks of columns, one after the other.
+CUPYGEMM_INLINE void substitute(Shared &shared, u32 thread, Sums &sums) {
     S *const solution = shared.solution;
 #pragma unroll 1
-    for (u32 b = first_block; b < end_block; ++b) {
+    for (u32 b = 0; b < num_blocks; ++b) {
         const u32 first = b * block;
         show_block(shared, sums, b);
         if (thread < tile_rows) {
@@ -241,15 +251,14 @@ CUPYGEMM_INLINE void zero_mirrored(const SolveTilesArgs &args, const Tile &tile,
             to[i * args.c_row] = 0;
 }
 
-// Call visit(sum, row, column) for the sums of the thread, in some blocks of columns, that are
-// inside the matrix.
+// Call visit(sum, row, column) for the sums of the thread that are inside the matrix.
 template <class Visit>
-CUPYGEMM_INLINE void inside(const Tile &tile, Sums &sums, u32 first, u32 end, const Visit &visit) {
+CUPYGEMM_INLINE void inside(const Tile &tile, Sums &sums, const Visit &visit) {
     const u32 rows = tile.x.rows - tile.p * tile_rows, columns = tile.t.rows - tile.q * tile_rows;
     if (rows >= tile_rows && columns >= tile_rows)
-        sums.for_each(first, end, visit);
+        sums.for_each(0, num_blocks, visit);
     else
-        sums.for_each(first, end, [&](S &sum, u32 r, u32 c) {
+        sums.for_each(0, num_blocks, [&](S &sum, u32 r, u32 c) {
             if (r < rows && c < columns)
                 visit(sum, r, c);
         });
@@ -258,77 +267,127 @@ CUPYGEMM_INLINE void inside(const Tile &tile, Sums &sums, u32 first, u32 end, co
 CUPYGEMM_INLINE void load(const SolveTilesArgs &args, const Tile &tile, Sums &sums) {
     const S *const from = tile.source;
     sums.for_each(0, num_blocks, [](S &sum, u32, u32) { sum = 0; });
-    inside(tile, sums, 0, num_blocks,
+    inside(tile, sums,
            [&](S &sum, u32 r, u32 c) { sum = from[r * args.source_row + c * args.source_column]; });
 }
 
-CUPYGEMM_INLINE void store(const SolveTilesArgs &args, const Tile &tile, Sums &sums, u32 first,
-                           u32 end) {
+CUPYGEMM_INLINE void store(const SolveTilesArgs &args, const Tile &tile, Sums &sums) {
     const i64 row = Config::rows_adjacent ? 1 : args.c_row;
     const i64 column = Config::rows_adjacent ? args.c_column : 1;
-    inside(tile, sums, first, end,
-           [&](S &sum, u32 r, u32 c) { tile.c[r * row + c * column] = sum; });
+    inside(tile, sums, [&](S &sum, u32 r, u32 c) { tile.c[r * row + c * column] = sum; });
 }
 
-// Factor a block of columns of a tile on the diagonal, one row by each of 128 threads.
-CUPYGEMM_INLINE void factor_rows(const Shared &shared, const Tile &tile, u32 thread, u32 first,
-                                 i32 *info, S *solution) {
-    const u32 columns = tile.t.rows - tile.q * tile_rows; // of the matrix, from the tile's first on
-    const u32 left = columns > first ? columns - first : 0;
-    const S *const rows = shared.block + first * block_pitch;
-    const S *const mine = shared.block + thread * block_pitch;
-    S x[block];
-    u32 failed = factor_block<false>(rows, mine, thread - first, left, x);
-    if (failed == ~0u)
-        failed = factor_block<true>(rows, mine, thread - first, left, x);
-    if (thread == 0 && failed != 0 && *info == 0)
-        *info = static_cast<i32>(tile.q * tile_rows + first + failed);
+// Sums that have another order are stored in the ring, for their rows to be taken.
+constexpr u32 sums_pitch = tile_rows + 4;
+static_assert(tile_rows * sums_pitch <= stages * stage_elements, "the sums must fit in the ring");
+CUPYGEMM_INLINE void show_sums(Shared &shared, Sums &sums) {
+    if constexpr (!Sums::multiplies_inverses) {
+        sums.for_each(0, num_blocks, [&](const S &sum, u32 r, u32 c) {
+            shared.triangle[r * sums_pitch + c] = sum;
+        });
+        workgroup_barrier(); // the sums are in shared memory
+    }
+}
+template <u32 places>
+CUPYGEMM_INLINE void take_rows(const Shared &shared, const Sums &sums, RowsOfTile<places> &rows) {
 #pragma unroll
-    for (u32 j = 0; j < block; ++j)
-        solution[thread * block_pitch + j] = first + j <= thread ? x[j] : 0;
+    for (u32 j = 0; j < places; ++j)
+#pragma unroll
+        for (u32 e = 0; e < 4; ++e) {
+            if constexpr (Sums::multiplies_inverses)
+                rows.value[j][e] = sums.value[j][e];
+            else
+                rows.value[j][e] = shared.triangle[rows.row(e) * sums_pitch + rows.column(j, e)];
+        }
 }
 
-// Factor a tile on the diagonal, block by block. Two blocks are a slab, which is counted one block
-// later, by a thread that factors no row: it waits until the stores are performed.
+// Store a lane's elements of a block of columns that are inside the matrix, and not above its
+// diagonal.
+template <u32 places>
+CUPYGEMM_INLINE void store_block(const SolveTilesArgs &args, const Tile &tile,
+                                 const RowsOfTile<places> &rows, const S (&x)[4], u32 b) {
+    const i64 row = Config::rows_adjacent ? 1 : args.c_row;
+    const i64 column = Config::rows_adjacent ? args.c_column : 1;
+    const u32 inside = tile.x.rows - tile.p * tile_rows;
+#pragma unroll
+    for (u32 e = 0; e < 4; ++e) {
+        const u32 r = rows.row(e), c = rows.column(b, e);
+        if (r < inside && (tile.p != tile.q || c <= r))
+            tile.c[r * row + c * column] = x[e];
+    }
+}
+
+// Factor a tile on the diagonal, by all warps. Two blocks are a slab, which is counted by a warp
+// whose rows are finished: it waits until the stores are performed.
+template <u32 places> CUPYGEMM_INLINE void factor_rows(const SolveTilesArgs &args, Shared &shared,
+                                                       const Tile &tile, u32 thread, i32 *info,
+                                                       const Sums &sums) {
+    RowsOfTile<places> rows(thread, true);
+    take_rows(shared, sums, rows);
+    const auto stored = [&](const S(&x)[4], u32 b) { store_block(args, tile, rows, x, b); };
+    const auto inverted = [&](u32 b) {
+        if (thread / 32 == 1)
+#pragma unroll
+            for (u32 i = 0; i < inverse_elements; i += 32) {
+                const u32 at = i + rows.lane;
+                const bool is_mark = at == 1 && shared.substitutes != 0;
+                tile.inverses[b * inverse_elements + at] = is_mark ? 1 : shared.inverse[at];
+            }
+    };
+    const auto counts = [&](u32 b) {
+        if (thread == 32 && b > 0)
+            store_release(tile.done + 8 * tile.p, tile.q * slabs_per_tile + b / 2);
+    };
+    const auto fails = [&](u32 count) {
+        if (*info == 0)
+            *info = static_cast<i32>(tile.q * tile_rows + count);
+    };
+    factor_diagonal_tile({shared.block, shared.solution, shared.inverse, &shared.substitutes}, rows,
+                         tile.t.rows - tile.q * tile_rows, stored, inverted, counts, fails);
+}
+
+// Elements above the diagonal become zeros when the factor's are counted, since no thread block
+// reads them.
 CUPYGEMM_INLINE void factor_tile(const SolveTilesArgs &args, Shared &shared, const Tile &tile,
                                  u32 thread, i32 *info, Sums &sums) {
-    S *const solution = shared.solution;
-    const u32 end = sums.end_at_diagonal();
-#pragma unroll 1
-    for (u32 b = 0; b < num_blocks; ++b) {
-        show_block(shared, sums, b);
-        if (b % 2 == 0 && b > 0)
-            publish(tile, thread, b / 2); // every thread has stored blocks b - 2 and b - 1
-        if (thread < tile_rows)
-            factor_rows(shared, tile, thread, b * block, info, solution);
-        workgroup_barrier(); // the factor's block is in shared memory, and the sums have been read
-        take_block(solution, sums, b);
-        if (b % 2 == 1)
-            store(args, tile, sums, b - 1, b + 1);
-        sums.template subtract<Narrow, Narrow>(solution, solution, 0, b + 1, end);
-    }
+    show_sums(shared, sums);
+    if (thread < 32)
+        factor_rows<2>(args, shared, tile, thread, info, sums);
+    else
+        factor_rows<num_blocks>(args, shared, tile, thread, info, sums);
+    workgroup_barrier(); // the tile is stored
+    publish(tile, thread, slabs_per_tile);
+    const i64 row = Config::rows_adjacent ? 1 : args.c_row;
+    const i64 column = Config::rows_adjacent ? args.c_column : 1;
+    const u32 c = thread % tile_rows;
+    if (tile.q * tile_rows + c < tile.t.rows)
+        for (u32 r = thread / tile_rows; r < c; r += threads / tile_rows)
+            tile.c[r * row + c * column] = 0;
 }
 
-// Solve for a tile, or for one below the diagonal when T(q, q) is being factored, for its slabs.
-CUPYGEMM_INLINE void solve_parts(const SolveTilesArgs &args, Shared &shared, const Tile &tile,
-                                 u32 thread, Sums &sums) {
-    const bool is_next = factors && tile.p == tile.q + 1;
-#pragma unroll 1
-    for (u32 first = 0; first < tile_rows; first += part) {
-        const u32 first_block = first / block, end_block = (first + part) / block;
-        load_triangle(shared, tile, thread, first);
-        if (Sums::multiplies_inverses && invert_blocks(shared, thread, first))
-            solve(shared, sums, first_block, end_block);
-        else
-            substitute(shared, thread, sums, first_block, end_block);
-        if (!is_next)
-            continue;
-        store(args, tile, sums, first_block, end_block);
-        workgroup_barrier(); // the slab is stored
-        publish(tile, thread, first / slab + 1);
-    }
-    if (!is_next)
-        store(args, tile, sums, 0, num_blocks);
+// Solve for a tile below the diagonal of a factorisation.
+CUPYGEMM_INLINE void solve_rows(const SolveTilesArgs &args, Shared &shared, const Tile &tile,
+                                u32 thread, Sums &sums) {
+    show_sums(shared, sums);
+    RowsOfTile<num_blocks> rows(thread, false);
+    take_rows(shared, sums, rows);
+    workgroup_barrier(); // they have been read
+    SlabsOfTriangle slabs(shared.slabs, tile, thread);
+    solve_below(
+        slabs, rows, shared.block, shared.solution, tile.p == tile.q + 1,
+        [&](const S(&x)[4], u32 b) { store_block(args, tile, rows, x, b); },
+        [&](u32 s) { publish(tile, thread, s + 1); });
+}
+
+// Solve for a tile of a triangular system.
+CUPYGEMM_INLINE void solve_with_triangle(const SolveTilesArgs &args, Shared &shared,
+                                         const Tile &tile, u32 thread, Sums &sums) {
+    load_triangle(shared, tile, thread);
+    if (Sums::multiplies_inverses && invert_blocks(shared, thread))
+        solve(shared, sums);
+    else
+        substitute(shared, thread, sums);
+    store(args, tile, sums);
 }
 
 CUPYGEMM_INLINE void solve_tile(const SolveTilesArgs &args, Shared &shared, const Tile &tile,
@@ -336,10 +395,12 @@ CUPYGEMM_INLINE void solve_tile(const SolveTilesArgs &args, Shared &shared, cons
     Sums sums(thread);
     load(args, tile, sums);
     products(shared, tile, thread, sums);
-    if (factors && tile.p == tile.q)
+    if constexpr (!factors)
+        solve_with_triangle(args, shared, tile, thread, sums);
+    else if (tile.p == tile.q)
         factor_tile(args, shared, tile, thread, info, sums);
     else
-        solve_parts(args, shared, tile, thread, sums);
+        solve_rows(args, shared, tile, thread, sums);
     if (factors && tile.p != tile.q)
         zero_mirrored(args, tile, thread);
     workgroup_barrier(); // the tile is stored, and shared memory has been read
@@ -384,7 +445,9 @@ extern "C" __global__ void __launch_bounds__(256)
                         source + p * tile_rows * args.source_row +
                             q * tile_rows * args.source_column,
                         c + p * tile_rows * args.c_row + q * tile_rows * args.c_column,
-                        args.progress + 8 * (1 + matrix * num_p)};
+                        args.progress + 8 * (1 + matrix * num_p),
+                        reinterpret_cast<S *>(args.inverses) +
+                            (matrix * num_p + q) * num_blocks * inverse_elements};
         solve_tile(args, shared, tile, thread, reinterpret_cast<i32 *>(args.info) + matrix);
     }
 }

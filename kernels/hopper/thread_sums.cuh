@@ -35,8 +35,6 @@ struct ThreadSums {
         }
     }
 
-    CUPYGEMM_INLINE u32 end_at_diagonal() const { return 16; }
-
     template <class Left, class Right> CUPYGEMM_INLINE void
     subtract(const float *left, const float *right, u32 right_k, u32 first, u32 end) {
         subtract_steps<8, Left, Right>(left, right, right_k, first, end, [] {});

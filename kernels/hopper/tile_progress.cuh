@@ -19,7 +19,8 @@ struct Tile {
     TileSource<Config::Scalar> x, t;
     const Config::Scalar *source; // its first element, and where it is stored
     Config::Scalar *c;
-    u64 done; // the counters of the matrix's rows of tiles
+    u64 done;                 // the counters of the matrix's rows of tiles
+    Config::Scalar *inverses; // of the blocks on the diagonal of the column of tiles
 
     CUPYGEMM_INLINE u64 finished(u32 row) const { return load_acquire(done + 8 * row); }
 };

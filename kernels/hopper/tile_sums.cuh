@@ -20,9 +20,6 @@ template <class S> struct FragmentsOfTile {
     CUPYGEMM_INLINE explicit FragmentsOfTile(u32 thread)
         : lane(thread % 32), row(thread / 32 * 16) {}
 
-    // The end of the blocks that meet the diagonal of the tile, or are to its left.
-    CUPYGEMM_INLINE u32 end_at_diagonal() const { return row / 8 + 2; }
-
     // Call visit(sum, row, column) for all sums of the thread in the blocks of 8 columns from
     // `first` on, up to `end`.
     template <class Visit> CUPYGEMM_INLINE void for_each(u32 first, u32 end, const Visit &visit) {
@@ -80,15 +77,13 @@ template <> struct TileSums<double> : FragmentsOfTile<double> {
         }
     }
 
-    // Solve X T^T = sums in the blocks of columns from `first` on, up to `end`, given the inverses
-    // of T's 8 x 8 blocks on the diagonal, (row, column). A warp needs no other warp's X.
-    template <class Triangle> CUPYGEMM_INLINE void
-    solve(const double *triangle, const double *inverses, u32 pitch, u32 first, u32 end) {
+    // Solve X T^T = sums, given the inverses of T's 8 x 8 blocks on the diagonal, (row, column). A
+    // warp needs no other warp's X.
+    template <class Triangle>
+    CUPYGEMM_INLINE void solve(const double *triangle, const double *inverses, u32 pitch) {
         const u32 g = lane / 4, t = lane % 4;
 #pragma unroll
         for (u32 b = 0; b < blocks; ++b) {
-            if (b < first || b >= end)
-                continue;
             const double *const inverse = inverses + (b * 8 + g) * pitch + 2 * t;
             double (&x)[4] = value[b];
             const Rows sums = {{x[0], x[1]}, {x[2], x[3]}};
@@ -177,13 +172,11 @@ template <> struct TileSums<float> : FragmentsOfTile<float> {
         }
     }
 
-    template <class Triangle> CUPYGEMM_INLINE void
-    solve(const float *triangle, const float *inverses, u32 pitch, u32 first, u32 end) {
+    template <class Triangle>
+    CUPYGEMM_INLINE void solve(const float *triangle, const float *inverses, u32 pitch) {
         const u32 g = lane / 4, t = lane % 4;
 #pragma unroll
         for (u32 b = 0; b < blocks; ++b) {
-            if (b < first || b >= end)
-                continue;
             const float *const inverse = inverses + (b * 8 + g) * pitch + 2 * t;
             Terms<2> of_inverse[1];
             of_inverse[0].set(0, inverse[0]);

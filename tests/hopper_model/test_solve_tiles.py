@@ -34,6 +34,7 @@ def run(dtype, c, t, info, extents, *, factors, unit=False, source=None):
     }
     text = kernels.source(SOLVE_TILES, dtype, constants)
     progress = np.zeros(1 + batches * -(-rows // tiles.TILE), np.uint64)
+    inverses = np.full(batches * -(-rows // tiles.TILE) * tiles.TILE * 8, np.nan, dtype)
     packed = struct.pack(
         SOLVE_TILES.arguments,
         c[0],
@@ -43,6 +44,7 @@ def run(dtype, c, t, info, extents, *, factors, unit=False, source=None):
         t[0],
         *t[1],
         progress.ctypes.data,
+        inverses.ctypes.data,
         info.ctypes.data if info is not None else 0,
         rows,
         n,
@@ -98,6 +100,30 @@ def test_factors_of_matrices_elsewhere(dtype):
     assert not info.any()
     np.testing.assert_allclose(a, expected, rtol=0, atol=n * np.finfo(dtype).eps)
     np.testing.assert_array_equal(upper, kept)
+
+
+@pytest.mark.parametrize("dtype", "df")
+def test_factors_whose_diagonal_blocks_have_inexact_inverses(dtype):
+    """They are substituted, in the tile on the diagonal and in the one below."""
+    n, epsilon = 140, float(np.finfo(dtype).eps)
+    rng = np.random.default_rng(n)
+    x = rng.standard_normal((n, n))
+    for first in range(0, n, 20):  # rows that nearly depend on each other
+        x[first + 1 : first + 4] = x[first] + epsilon**0.3 * x[first + 1 : first + 4]
+    matrix = (x @ x.T / n + epsilon**0.75 * np.eye(n)).astype(dtype)
+    whole, a = stacked((1, n, n), dtype)
+    a[0] = matrix
+    info = np.zeros(1, np.int32)
+    place = whole.ctypes.data, (whole.shape[2], 1, 0)
+    run(dtype, place, place, info, (n, n, 1), factors=True)
+    assert not info.any()
+    factor = np.linalg.cholesky(matrix.astype("d"))
+    block = slice(20 // 8 * 8, 20 // 8 * 8 + 8)
+    of_block = factor[block, block]
+    assert (np.abs(np.linalg.inv(of_block)) @ np.abs(of_block)).sum(axis=0).max() > 100
+    found = a[0].astype("d")
+    error = np.abs(found @ found.T - matrix).max() / np.abs(matrix).max()
+    assert error <= 20 * epsilon
 
 
 @pytest.mark.one_in(4)
@@ -181,4 +207,7 @@ def test_pivots_whose_inverses_overflow_or_vanish(scale):
     run("d", place, place, info, (9, 9, 1), factors=True)
     assert not info.any()
     expected = np.linalg.cholesky(matrix * scale)
-    np.testing.assert_allclose(a[0], expected, rtol=0, atol=1e-13 * expected.max())
+    # Numbers near the smallest are multiples of it, and so are the squares of the factor's.
+    unit = np.nextafter(0.0, 1.0)
+    tolerance = 1e-13 * expected.max() + 9 * unit / expected.diagonal().min()
+    np.testing.assert_allclose(a[0], expected, rtol=0, atol=tolerance)
