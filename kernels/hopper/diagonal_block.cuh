@@ -12,9 +12,18 @@ using S = Config::Scalar;
 constexpr u32 block = 8, block_pitch = block + 4;
 constexpr S most_growth = 32; // of |T^-1| |T| for blocks on the diagonal whose inverses are used
 
-CUPYGEMM_INLINE bool has_ordinary_inverse(S x) {
-    constexpr S least = Config::smallest_invertible;
-    return x >= least && x <= 1 / (4 * least);
+// The sign, the exponent and the first bits of a number. They order positive numbers, and those of
+// other numbers are larger, but for zeros.
+CUPYGEMM_INLINE u32 high_word(float x) { return f32_bits(x); }
+CUPYGEMM_INLINE u32 high_word(double x) { return static_cast<u32>(f64_bits(x) >> 32); }
+
+// One over the root of a number whose inverse neither overflows nor vanishes.
+CUPYGEMM_INLINE float ordinary_inverse_root(float x) { return inverse_square_root(x); }
+CUPYGEMM_INLINE double ordinary_inverse_root(double x) {
+    double y;
+    asm("rsqrt.approx.ftz.f64 %0, %1;" : "=d"(y) : "d"(x)); // to 20 bits
+    const double error = fma_of(-x * y, y, 1);
+    return fma_of(y * error, fma_of(error, 0.375, 0.5), y);
 }
 
 // Quotients with one denominator, rounded a few times. The inverse of its square root does not
@@ -48,19 +57,20 @@ template <> struct Quotient<double, false> {
 // or none of them.
 // A step subtracts the products with a column. Its pivot is known to all lanes, which compute the
 // next one for themselves: between the two, there is one quotient, and no message or branch.
-// Columns are scaled, and pivots tested, at the end. Returns 1 + the first column that is not
-// positive, or 0; or ~0 if the inverse of a pivot may overflow or vanish, unless `any_size`.
+// Returns 1 + the first column that is not positive, or 0; or ~0 if the inverse of a pivot may
+// overflow or vanish, unless `any_size`.
 template <bool any_size> CUPYGEMM_INLINE u32 factor_block(S (&x)[block], u32 own) {
-    const u32 which = local_thread() % block;
+    constexpr S least = Config::smallest_invertible;
     S below[block]; // of the next column, the element in each row
-    S next = from_lane(x[1], 1), pivot = from_lane(x[0], 0), own_pivot = pivot;
+    S next = from_lane(x[1], 1), pivot = from_lane(x[0], 0);
+    u32 failed = 0, smallest = ~0u, largest = 0;
 #pragma unroll
     for (u32 k = 1; k < block; ++k)
         below[k] = from_lane(x[0], k);
 #pragma unroll
     for (u32 j = 0; j < block; ++j) {
         const Quotient<S, any_size> over(pivot);
-        own_pivot = which == j ? pivot : own_pivot;
+        const S of_column = pivot;
         S factor[block];
 #pragma unroll
         for (u32 k = j + 1; k < block; ++k) {
@@ -74,18 +84,23 @@ template <bool any_size> CUPYGEMM_INLINE u32 factor_block(S (&x)[block], u32 own
             below[k] = from_lane(x[j + 1], k);
         if (j + 2 < block)
             next = from_lane(x[j + 2], j + 2);
-    }
-    // Each lane has one root, and gets the others' from its neighbours.
-    if (!any_size && __ballot_sync(~0u, !has_ordinary_inverse(own_pivot)) != 0)
-        return ~0u;
-    const u32 failed = __ffs(static_cast<int>(__ballot_sync(~0u, !(own_pivot > 0)))); // 0: none
-    const S own_inverse = inverse_square_root(own_pivot); // NaN if the pivot is negative
-#pragma unroll
-    for (u32 j = 0; j < block; ++j) {
-        const S inverse = from_lane(own_inverse, j), root = x[j] * inverse; // in the pivot's row
+        if constexpr (any_size) {
+            if (failed == 0 && !(of_column > 0))
+                failed = j + 1;
+        } else {
+            const u32 word = high_word(of_column);
+            smallest = word < smallest ? word : smallest;
+            largest = word > largest ? word : largest;
+        }
+        // The column is scaled. A negative pivot has no root: NaN.
+        const S inverse =
+            any_size ? inverse_square_root(of_column) : ordinary_inverse_root(of_column);
+        const S root = x[j] * inverse; // in the pivot's row
         const S better = fma_of(fma_of(-root, root, x[j]), inverse / 2, root);
         x[j] = own == j ? better : root;
     }
+    if (!any_size && (smallest <= high_word(least) || largest >= high_word(1 / (4 * least))))
+        return ~0u;
     return failed;
 }
 

@@ -24,12 +24,12 @@ struct DiagonalShared {
 };
 
 // Factor the 8 x 8 block b on the diagonal, and invert the factor: the first lanes have the rows of
-// the block, and the next ones those of the identity. Returns the sum of the magnitudes of x.
-CUPYGEMM_INLINE S factor_diagonal(const DiagonalShared &shared, u32 lane, u32 b, u32 columns,
-                                  u32 &failed) {
+// the block, and the next ones those of the identity. Returns 1 + the first column that is not
+// positive, or 0.
+CUPYGEMM_INLINE u32 factor_diagonal(const DiagonalShared &shared, u32 lane, u32 b, u32 columns,
+                                    S (&x)[block]) {
     const u32 first = b * block, own = lane % block;
     const bool inverts = lane >= block, is_identity = inverts || first + own >= columns;
-    S x[block], size = 0;
     const auto load = [&] {
         load_row(x, shared.shown + (first + own) * row_pitch);
 #pragma unroll
@@ -37,7 +37,7 @@ CUPYGEMM_INLINE S factor_diagonal(const DiagonalShared &shared, u32 lane, u32 b,
             x[j] = is_identity ? (j == own ? 1 : 0) : x[j];
     };
     load();
-    failed = factor_block<false>(x, inverts ? ~0u : own);
+    u32 failed = factor_block<false>(x, inverts ? ~0u : own);
     if (failed == ~0u) {
         load();
         failed = factor_block<true>(x, inverts ? ~0u : own);
@@ -49,9 +49,25 @@ CUPYGEMM_INLINE S factor_diagonal(const DiagonalShared &shared, u32 lane, u32 b,
         x[j] = !inverts && j > own ? 0 : x[j];
         if (lane < 2 * block)
             to[j * step] = x[j];
-        size += absolute(x[j]);
     }
-    return size;
+    return failed;
+}
+
+// Tell whether products with the inverse are about as exact as substitution, given the rows of the
+// factor and the columns of its inverse in the first lanes: |L^-1| |L| is not large.
+CUPYGEMM_INLINE bool is_exact(const S (&x)[block], u32 lane) {
+    S size[block];
+#pragma unroll
+    for (u32 j = 0; j < block; ++j)
+        size[j] = absolute(x[j]);
+#pragma unroll
+    for (u32 step = 1; step < block; step *= 2)
+#pragma unroll
+        for (u32 j = 0; j < block; j += 2 * step)
+            size[j] += size[j + step];
+    const S of_row = from_lane(size[0], lane % block);
+    const bool fits = lane / block != 1 || size[0] * of_row <= most_growth;
+    return __ballot_sync(~0u, !fits) == 0;
 }
 
 // Factor the tile, by all warps: the first one with two places for blocks. `stored(x, b)` stores a
@@ -70,10 +86,11 @@ factor_diagonal_tile(const DiagonalShared &shared, RowsOfTile<places> &tile, u32
     workgroup_barrier(); // the first block is in shared memory
 #pragma unroll 1
     for (u32 b = 0; b < tile_blocks; ++b) {
-        S size = 0;
+        S of_diagonal[block];
+        if (b % 2 == 1)
+            counts(b - 1);
         if (leads) {
-            u32 failed = 0;
-            size = factor_diagonal(shared, lane, b, columns, failed);
+            const u32 failed = factor_diagonal(shared, lane, b, columns, of_diagonal);
             if (lane == 0 && failed != 0)
                 fails(b * block + failed);
         }
@@ -84,8 +101,6 @@ factor_diagonal_tile(const DiagonalShared &shared, RowsOfTile<places> &tile, u32
         if (last >= b)
             rows.set(tile.value[0], shared.shown + tile.first * row_pitch, lane);
         workgroup_barrier(); // block b on the diagonal is in shared memory, and its inverse
-        if (b % 2 == 0)
-            counts(b);
         if (last >= b) {
             const S none[4] = {};
             rows.template multiply<false>(x, none, shared.inverse, block, lane);
@@ -99,12 +114,10 @@ factor_diagonal_tile(const DiagonalShared &shared, RowsOfTile<places> &tile, u32
             }
             tile.show(shared.solution, x);
         }
-        if (leads) { // |L^-1| |L| is checked beside that
-            const S of_row = from_lane(size, lane % block);
-            const bool fits = lane / block != 1 || size * of_row <= most_growth;
-            const bool substitutes = __ballot_sync(~0u, !fits) != 0;
+        if (leads) { // beside that
+            const bool exact = is_exact(of_diagonal, lane);
             if (lane == 0)
-                *shared.substitutes = substitutes;
+                *shared.substitutes = !exact;
         }
         workgroup_barrier(); // block b is in shared memory
         inverted(b);

@@ -11,8 +11,8 @@
 // Thread blocks claim tiles column by column. A tile waits only for tiles that were claimed before
 // it, so any number of resident thread blocks makes progress. Each row of tiles has a counter of
 // its finished slabs of 16 columns. In a factorisation, the tile on the diagonal is factored
-// instead (diagonal_tile.cuh). It and the tile below it are stored slab by slab, since the next
-// tile on the diagonal waits for them: that one is updated, and the one below is solved
+// instead (diagonal_tile.cuh). It and the two tiles below it are stored slab by slab, since the next
+// tile on the diagonal and the one below wait for them: those are updated, and tiles are solved
 // (tile_below.cuh), while the first is factored.
 //
 // A tile is solved by blocks of 8 columns, with the inverses of T's blocks on the diagonal if these
@@ -82,11 +82,12 @@ struct Shared {
 static_assert(sizeof(Shared) == Config::shared_bytes, "the launcher must know the shared memory");
 
 // Subtract the products with all tiles to the left. Slabs of finished tiles are copied ahead; a
-// thread waits only for the slabs that it needs next: two at a time, but one at a time for a tile on
-// the diagonal that waits for the tile to its left, slab by slab.
+// thread waits only for the slabs that it needs next: two at a time, but one at a time for the tile
+// on the diagonal and the one below, which wait for the tiles to their left, slab by slab.
 CUPYGEMM_INLINE void products(Shared &shared, const Tile &tile, u32 thread, Sums &sums) {
     const u32 slabs = tile.q * slabs_per_tile;
-    const u32 in_pairs = factors && tile.p == tile.q && slabs > 0 ? slabs - slabs_per_tile : slabs;
+    const bool follows = factors && tile.p - tile.q < 2 && slabs > 0;
+    const u32 in_pairs = follows ? slabs - slabs_per_tile : slabs;
     Progress progress;
     u32 issued = 0;
     const auto issue = [&] {
@@ -374,7 +375,7 @@ CUPYGEMM_INLINE void solve_rows(const SolveTilesArgs &args, Shared &shared, cons
     workgroup_barrier(); // they have been read
     SlabsOfTriangle slabs(shared.slabs, tile, thread);
     solve_below(
-        slabs, rows, shared.block, shared.solution, tile.p == tile.q + 1,
+        slabs, rows, shared.block, shared.solution, tile.p - tile.q < 3,
         [&](const S(&x)[4], u32 b) { store_block(args, tile, rows, x, b); },
         [&](u32 s) { publish(tile, thread, s + 1); });
 }

@@ -109,10 +109,10 @@ CUPYGEMM_INLINE void solve_block(const RowsOfTile<tile_blocks> &tile, const S *t
 }
 
 // Solve for the tile. `stored(x, b)` stores a lane's elements of block b, and `counts(s)` says that
-// slab s of all warps is stored, if the next tile on the diagonal waits for it.
+// slab s of all warps is stored, if another tile waits for it.
 template <class Store, class Count> CUPYGEMM_INLINE void
 solve_below(SlabsOfTriangle &slabs, RowsOfTile<tile_blocks> &tile, S *shown, S *solution,
-            bool is_next, const Store &stored, const Count &counts) {
+            bool is_awaited, const Store &stored, const Count &counts) {
 #pragma unroll 1
     for (u32 s = 0; s < slabs_per_tile; ++s) {
         const SlabOfTriangle &triangle = slabs.take(s);
@@ -126,7 +126,7 @@ solve_below(SlabsOfTriangle &slabs, RowsOfTile<tile_blocks> &tile, S *shown, S *
         solve_block(tile, right, triangle.inverse[1], b + 1, shown, solution, second, of_second);
         stored(x, b);
         stored(of_second, b + 1);
-        if (is_next) {
+        if (is_awaited) {
             workgroup_barrier(); // the slab is stored
             counts(s);
         }

@@ -150,6 +150,10 @@ void approximate_inverse(Arguments &args) {
     const u64 bits = __builtin_bit_cast(u64, 1 / __builtin_bit_cast(double, args.value(1)));
     args.set(0, bits >> 32 << 32);
 }
+void approximate_inverse_root(Arguments &args) {
+    const double root = __builtin_sqrt(__builtin_bit_cast(double, args.value(1)));
+    args.set(0, __builtin_bit_cast(u64, 1 / root) >> 32 << 32);
+}
 void from_half(Arguments &args) { args.set_real(0, half(static_cast<u32>(args.value(1)))); }
 void to_tf32(Arguments &args) { // ties away from zero
     const u32 bits = to_bits(args.real(1));
@@ -198,6 +202,7 @@ const Opcode conversion_opcodes[] = {
     {"cvt.pack.sat.s8.s32.b32", pack_saturated},
     {"cvt.pack.sat.u8.s32.b32", pack_saturated},
     {"rcp.approx.ftz.f64", approximate_inverse},
+    {"rsqrt.approx.ftz.f64", approximate_inverse_root},
     {"prmt.b32", permute},
     {"max.NaN.f32", maximum_or_nan},
     {"ex2.approx.ftz.f32", exponential},
