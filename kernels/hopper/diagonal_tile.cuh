@@ -103,7 +103,9 @@ factor_diagonal_tile(const DiagonalShared &shared, RowsOfTile<places> &tile, u32
         workgroup_barrier(); // block b on the diagonal is in shared memory, and its inverse
         if (last >= b) {
             const S none[4] = {};
-            rows.template multiply<false>(x, none, shared.inverse, block, lane);
+            typename RowsOfBlock<S>::Right inverse;
+            inverse.load(shared.inverse, block, lane);
+            rows.template multiply<false>(x, none, inverse);
             const bool upper = b % 2 == 0, on_diagonal = last - b < 2;
 #pragma unroll
             for (u32 e = 0; e < 4; ++e) {

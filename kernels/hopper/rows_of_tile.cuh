@@ -53,13 +53,19 @@ template <> struct RowsOfBlock<double> {
         above = {{x[0], x[1]}};
         below = {{x[2], x[3]}};
     }
-    // d = c minus these rows times the transpose of 8 rows in shared memory, or plus it.
-    template <bool subtracts> CUPYGEMM_INLINE void
-    multiply(double (&d)[4], const double (&c)[4], const double *right, u32 pitch, u32 lane) const {
-        double b[2];
-        load_row(b, right + lane / 4 * pitch + lane % 4 * 2);
+    // What a lane needs of 8 rows in shared memory, the right factor.
+    struct Right {
+        double value[2];
+
+        CUPYGEMM_INLINE void load(const double *rows, u32 pitch, u32 lane) {
+            load_row(value, rows + lane / 4 * pitch + lane % 4 * 2);
+        }
+    };
+    // d = c minus these rows times the transpose of the right factor, or plus it.
+    template <bool subtracts>
+    CUPYGEMM_INLINE void multiply(double (&d)[4], const double (&c)[4], const Right &right) const {
         mma_m16n8k8(d, c, subtracts ? negated(above) : above, subtracts ? negated(below) : below,
-                    {{b[0], b[1]}});
+                    {{right.value[0], right.value[1]}});
     }
 };
 
@@ -71,16 +77,23 @@ template <> struct RowsOfBlock<float> {
         load_row(row[0], rows + lane / 4 * row_pitch);
         load_row(row[1], rows + (lane / 4 + 8) * row_pitch);
     }
-    template <bool subtracts> CUPYGEMM_INLINE void
-    multiply(float (&d)[4], const float (&c)[4], const float *right, u32 pitch, u32 lane) const {
-        float b[2][block], sum[4] = {c[0], c[1], c[2], c[3]};
-        load_row(b[0], right + lane % 4 * 2 * pitch);
-        load_row(b[1], right + (lane % 4 * 2 + 1) * pitch);
+    struct Right {
+        float row[2][block];
+
+        CUPYGEMM_INLINE void load(const float *rows, u32 pitch, u32 lane) {
+            load_row(row[0], rows + lane % 4 * 2 * pitch);
+            load_row(row[1], rows + (lane % 4 * 2 + 1) * pitch);
+        }
+    };
+    template <bool subtracts>
+    CUPYGEMM_INLINE void multiply(float (&d)[4], const float (&c)[4], const Right &right) const {
+        float sum[4] = {c[0], c[1], c[2], c[3]};
 #pragma unroll
         for (u32 k = 0; k < block; ++k)
 #pragma unroll
             for (u32 e = 0; e < 4; ++e)
-                sum[e] = fma_of(subtracts ? -row[e / 2][k] : row[e / 2][k], b[e % 2][k], sum[e]);
+                sum[e] = fma_of(subtracts ? -row[e / 2][k] : row[e / 2][k], right.row[e % 2][k],
+                                sum[e]);
 #pragma unroll
         for (u32 e = 0; e < 4; ++e)
             d[e] = sum[e];
@@ -111,18 +124,28 @@ template <u32 places> struct RowsOfTile {
     // memory by row, from the next block, which becomes value[0].
     CUPYGEMM_INLINE void subtract_next(const RowsOfBlock<S> &rows, const S *triangle, u32 pitch,
                                        u32 b) {
-        rows.template multiply<true>(value[0], value[1], triangle + (b + 1) * block * pitch, pitch,
-                                     lane);
+        typename RowsOfBlock<S>::Right right;
+        right.load(triangle + (b + 1) * block * pitch, pitch, lane);
+        rows.template multiply<true>(value[0], value[1], right);
     }
     // Subtract them from all blocks behind that one, which move to the places before.
     CUPYGEMM_INLINE void subtract_others(const RowsOfBlock<S> &rows, const S *triangle, u32 pitch,
                                          u32 b) {
+        constexpr bool loads_ahead = sizeof(S) == 8; // there are registers left
+        typename RowsOfBlock<S>::Right right, ahead;
+        const auto load = [&](u32 j) { ahead.load(triangle + j * block * pitch, pitch, lane); };
+        if (loads_ahead && b + 2 <= last)
+            load(b + 2);
 #pragma unroll
         for (u32 j = 2; j < places; ++j) {
             if (b + j > last)
                 break;
-            rows.template multiply<true>(value[j - 1], value[j],
-                                         triangle + (b + j) * block * pitch, pitch, lane);
+            if (!loads_ahead)
+                load(b + j);
+            right = ahead;
+            if (loads_ahead && b + j < last)
+                load(b + j + 1);
+            rows.template multiply<true>(value[j - 1], value[j], right);
         }
     }
 };

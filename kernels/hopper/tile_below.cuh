@@ -98,7 +98,9 @@ CUPYGEMM_INLINE void solve_block(const RowsOfTile<tile_blocks> &tile, const S *t
     } else {
         const S none[4] = {};
         rows.set(tile.value[0], shown + tile.first * row_pitch, tile.lane);
-        rows.template multiply<false>(x, none, inverse, block, tile.lane);
+        typename RowsOfBlock<S>::Right right;
+        right.load(inverse, block, tile.lane);
+        rows.template multiply<false>(x, none, right);
     }
     if (shows) {
         wave_barrier(); // the rows have been read
