@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from cupygemm.emulator.host_libraries.library import HostLibrary
     from cupygemm.emulator.peers import Devices
+    from cupygemm.emulator.runtime.hip import HipRuntime
 
 _CUPY_WHEEL = "cupy-rocm-7-0"
 # CuPy's modules whose exceptions quote the stand-in libraries' messages; see messages.ERRORS.
@@ -39,6 +40,7 @@ _MODULES_WITH_ERRORS = (
     "cupy.cuda.cufft",
 )
 _devices: Devices | None = None
+_runtime: HipRuntime | None = None
 _host_libraries: dict[str, HostLibrary] = {}
 _enabling = threading.Lock()
 
@@ -80,7 +82,7 @@ def enable(target: str = "gfx942") -> None:
     >>> emulator.enable("gfx942")  # doctest: +SKIP
     >>> import cupy as cp  # doctest: +SKIP
     """
-    global _devices  # noqa: PLW0603  # the process has one device, as it has one libamdhip64
+    global _devices, _runtime  # one device of a process, as its libamdhip64
     name, count = _parsed(target)
     with _enabling:
         if _devices is not None:
@@ -93,7 +95,7 @@ def enable(target: str = "gfx942") -> None:
             return
         _check_process()
         _check_cupy()
-        _devices = _connect(name, count or 1)
+        _devices, _runtime = _connect(name, count or 1)
         sys.meta_path.insert(0, _CupyFinder())
 
 
@@ -320,7 +322,7 @@ def _named_like_cupy(folders: Sequence[str]) -> set[str]:
     return found
 
 
-def _connect(target_name: str, count: int) -> Devices:
+def _connect(target_name: str, count: int) -> tuple[Devices, HipRuntime]:
     """Build and load the stand-in libraries, connected to new devices."""
     from cupygemm.emulator.host_libraries.connected import connect_all
     from cupygemm.emulator.peers import Devices
@@ -344,7 +346,7 @@ def _connect(target_name: str, count: int) -> Devices:
     home = hipcc.publish(target_name)
     os.environ["ROCM_HOME"] = str(home)
     os.environ["PATH"] = os.pathsep.join([str(home / "bin"), os.environ.get("PATH", os.defpath)])
-    return devices
+    return devices, runtime
 
 
 class _CupyFinder(importlib.abc.MetaPathFinder):
@@ -376,12 +378,13 @@ class _CupyLoader(importlib.abc.Loader):
 
     def exec_module(self, module: ModuleType) -> None:
         from cupygemm.emulator.host_libraries import messages
-        from cupygemm.emulator.runtime import allocator
+        from cupygemm.emulator.runtime import allocator, raw_launch
 
         self._loader.exec_module(module)
-        if _devices is None:
+        if _devices is None or _runtime is None:
             return
         if module.__name__ == "cupy":
             allocator.install(module, _devices)
+            raw_launch.install(module, _runtime.kernel_of)
         else:
             messages.explain_errors(module, _host_libraries)

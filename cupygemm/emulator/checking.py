@@ -90,6 +90,22 @@ CHECKS: Mapping[str, Check] = {
         "HIP's porting guide: waves of CDNA GPUs have 64 lanes; clang's -Wshorten-64-to-32",
         "warn",
     ),
+    "argument_types": Check(
+        "an argument of cupy.RawKernel whose bytes the kernel reads as another value, because its "
+        "type has another size or kind; too few arguments. Arrays of another dtype than the "
+        "pointer's, and too many arguments, are a warning",
+        "the kernel reads the bytes that are there",
+        "HIP's hipModuleLaunchKernel, which takes addresses without types; CuPy's user guide, on "
+        "raw kernels and their arguments",
+    ),
+    "argument_views": Check(
+        "an array that is not in C's order (a.T, a[:, :3], a[::-1]) as an argument of "
+        "cupy.RawKernel, if neither the other arguments nor the source have one of its strides, "
+        "and it does not own its memory in Fortran's order",
+        "the kernel gets the address of the first element",
+        "CuPy's user guide, on raw kernels: a kernel gets a pointer, and no strides",
+        "warn",
+    ),
     "inactive_lanes": Check(
         "an address, a branch, an atomic or a stored value that depends on what ds_bpermute, "
         "ds_swizzle (__shfl), DPP with bound_ctrl or v_readlane has read in a lane that is "

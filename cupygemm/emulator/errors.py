@@ -181,6 +181,10 @@ class SourceFault(EmulatorError):
         return type(self), (str(self), self.check)
 
 
+class ArgumentFault(SourceFault):
+    """Arguments of a launch that its kernel would misread, found before it starts."""
+
+
 class KernelWarning(EmulatorError, RuntimeWarning):
     """The findings of a launch whose checks are warnings, listed at the end of the launch."""
 

@@ -52,6 +52,12 @@ def with_source(code: bytes, name: str, source: str) -> bytes:
     return bytes(made)
 
 
+def program_text(elf: bytes) -> str:
+    """Return the program that a code object keeps; "" if it keeps none."""
+    section = ELFFile(io.BytesIO(elf)).get_section_by_name(SECTION) if elf else None
+    return "" if section is None else section.data().decode(errors="replace").partition("\0")[2]
+
+
 class Sources:
     """The lines of the files that a code object was compiled from.
 

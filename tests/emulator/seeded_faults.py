@@ -184,6 +184,29 @@ def _streams() -> int:
     return int(z[0])
 
 
+_ADDS = """
+extern "C" __global__ void k(unsigned* x, float a) {
+    x[threadIdx.x] = 7 + (int)(a / 1000);
+}
+"""
+
+
+def _argument() -> int:
+    import cupy as cp
+
+    x = cp.zeros(64, np.uint32)
+    cp.RawKernel(_ADDS, "k")((1,), (64,), (x, 2))  # the bits of an int, which is a tiny float
+    return int(x[0])
+
+
+def _view() -> int:
+    import cupy as cp
+
+    x = cp.zeros((8, 8), np.uint32)
+    cp.RawKernel(_ADDS, "k")((1,), (64,), (x.T, np.float32(2)))
+    return int(x[0, 0])
+
+
 def run(name: str) -> int:
     """Run the fault of a check, and return what the kernel stores: 7 if it runs on."""
     if name == "uninitialised_source":
@@ -194,6 +217,10 @@ def run(name: str) -> int:
         return _streams()
     if name == "partial_barriers":
         return _barrier()
+    if name == "argument_types":
+        return _argument()
+    if name == "argument_views":
+        return _view()
     x = np.arange(_WORDS, dtype=np.uint32)
     emulator.launch(code_object(name), 1, SEEDS[name].threads, [x])
     return int(x[0])

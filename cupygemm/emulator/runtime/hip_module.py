@@ -291,6 +291,11 @@ class ModuleFunctions(Handles):
             )
         return self._functions[function][0]
 
+    def kernel_of(self, function: int) -> Kernel | None:
+        """Return the kernel of a function of a module; None if there is no such function."""
+        found = self._functions.get(function)
+        return None if found is None else found[0]
+
     def _kernel_to_launch(self, function: int) -> Kernel:
         """Return a kernel, which must have been loaded on the current device."""
         kernel = self._kernel(function)

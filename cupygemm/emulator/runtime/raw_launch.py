@@ -1,0 +1,87 @@
+"""What CuPy's own launches of user kernels pass: `cupy.RawKernel` and `cupy.RawModule`.
+
+HIP's functions see addresses only, so the arguments are looked at where CuPy still has them. Its
+compiler makes a `cupy.cuda.function.Module` of a program, which makes functions of its kernels;
+both get subclasses here. CuPy calls the functions of the kernels that it generates in another way
+(``linear_launch``), which is as before. Modules of files (``RawModule(path=...)``) are not seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cupygemm.emulator import argument_types, argument_views
+from cupygemm.emulator.argument_types import Given
+from cupygemm.emulator.argument_views import View
+
+if TYPE_CHECKING:
+    from cupygemm.emulator.code_object import Kernel
+
+_PYTHON = {bool: "?", int: "i8", float: "f8", complex: "c16"}
+_LARGEST = 1 << 63
+
+
+def install(cupy: Any, kernel_of: Callable[[int], Kernel | None]) -> None:
+    """Let launches of user kernels of `cupy` look at their arguments.
+
+    Parameters
+    ----------
+    cupy : module
+    kernel_of : callable
+        Returns the kernel of a handle; None if there is none.
+    """
+    own: Any = cupy.cuda.function
+    array = cupy.ndarray
+
+    class Function(own.Function):  # type: ignore[misc]
+        """A kernel whose launches look at their arguments."""
+
+        __module__ = own.Function.__module__
+
+        def __call__(self, grid: Any, block: Any, args: Any, *rest: Any, **options: Any) -> None:
+            kernel = kernel_of(self.ptr)
+            if kernel is not None:
+                given = [_given(each, array) for each in args]
+                argument_types.report(kernel, given)
+                argument_views.report(kernel, given, [_view(each, array) for each in args])
+            super().__call__(grid, block, args, *rest, **options)
+
+    class Module(own.Module):  # type: ignore[misc]
+        """A module whose functions are these."""
+
+        __module__ = own.Module.__module__
+
+        def get_function(self, name: str) -> Function:
+            return Function(self, name)
+
+    own.Module = Module
+
+
+def _given(value: Any, array: Any) -> Given | None:
+    """Return what an argument is; None if nothing can be said of it."""
+    if isinstance(value, array):
+        return Given(f"an array of {value.dtype}", _name(value.dtype), size=value.size)
+    kind = _PYTHON.get(type(value))
+    if kind is not None:
+        dtype = "u8" if kind == "i8" and value >= _LARGEST else kind
+        return Given(f"the Python {type(value).__name__} {value}", dtype, value)
+    if isinstance(value, np.generic) and value.dtype.kind in "?biufc":
+        return Given(f"the numpy.{value.dtype.name} {value}", _name(value.dtype), value.item())
+    return None
+
+
+def _view(value: Any, array: Any) -> View | None:
+    """Return the shape and the strides of an array that is not in C's order, but on purpose."""
+    if not isinstance(value, array) or value.flags.c_contiguous or value.size <= 1:
+        return None
+    if value.flags.f_contiguous and value.base is None:
+        return None
+    return View(value.shape, value.strides, value.itemsize, value.flags.f_contiguous)
+
+
+def _name(dtype: np.dtype[Any]) -> str:
+    """Return a dtype's short name, such as f4; that of bfloat16 is bfloat16."""
+    return dtype.name if dtype.kind == "V" else "?" if dtype.kind == "b" else dtype.str[1:]
