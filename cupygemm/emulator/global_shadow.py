@@ -40,6 +40,8 @@ class GlobalShadow:
         uint32 (1,), vector memory operations of all launches, counted from the latest `clear`.
     launch_start : int
         The clock when the latest launch began.
+    arguments : tuple of int
+        Address and bytes of the launch's arguments, which nothing writes.
     rivals : stream_order.Rivals or None
         What nothing orders before the launch in progress.
 
@@ -61,6 +63,7 @@ class GlobalShadow:
         self.defined = _address(self._bits)
         self.clock = np.zeros(1, np.uint32)
         self.launch_start = 0
+        self.arguments = 0, 0
         self.rivals: Any = None
 
     def set_back(self) -> bool:

@@ -83,9 +83,19 @@ def _declared(kernel: Kernel) -> tuple[list[str] | None, dict[str, str]]:
     if kernel.name.startswith("_Z"):
         return _from_name(kernel.name), {}
     source = _COMMENT.sub(" ", source)
-    aliases = {name: text for each in _ALIASES for name, text in each.findall(source)}
-    aliases |= {name: text for text, name in _TYPEDEF.findall(source)}
-    return _from_source(source, kernel.name), aliases
+    return _from_source(source, kernel.name), _aliases(source)
+
+
+def _aliases(source: str) -> dict[str, str]:
+    """Return the types that a program gives other names, unless options may decide on them."""
+    pairs = [pair for each in _ALIASES for pair in each.findall(source)]
+    pairs += [(name, text) for text, name in _TYPEDEF.findall(source)]
+    found: dict[str, set[str]] = {}
+    for name, text in pairs:
+        found.setdefault(name, set()).add(text)
+    tested = set(re.findall(r"#[ \t]*ifn?def[ \t]+(\w+)|\bdefined\b[ \t(]*(\w+)", source))
+    doubtful = {name for pair in tested for name in pair}
+    return {n: texts.pop() for n, texts in found.items() if len(texts) == 1 and n not in doubtful}
 
 
 def _from_name(name: str) -> list[str] | None:

@@ -199,6 +199,8 @@ def launch(
         max(dispatch.kernarg_bytes, 64), tag=f"arguments of {kernel.name}", recycle=True
     )
     memory.define(kernarg, dispatch.kernarg_bytes)
+    if memory.shadow is not None:
+        memory.shadow.arguments = kernarg, dispatch.kernarg_bytes
     try:
         dispatch.write_arguments(kernarg, arguments)
         _run_batches(batches, dispatch, program, kernarg, counts)

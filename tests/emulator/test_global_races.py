@@ -62,6 +62,18 @@ extern "C" __global__ void adds_and_clears(float* x, float* y) {
     if (blockIdx.x == 1)
         x[threadIdx.x] = 0;
 }
+// A value that is the same in all lanes is loaded by a scalar instruction.
+extern "C" __global__ void adds_to_a_total(float* x, float* y) {
+    if (threadIdx.x == 0)
+        x[0] += 1;
+}
+extern "C" __global__ void reads_what_the_last_one_sets(float* x, float* y) {
+    float limit = x[0];
+    if (blockIdx.x < gridDim.x - 1)
+        y[ITEM] = limit;
+    else if (threadIdx.x == 0)
+        x[0] = limit + 1;
+}
 #define SETS_A_FLAG(name, fence, set) \
     extern "C" __global__ void name(float* x, float* y, u32* flag) { \
         if (blockIdx.x == 0) { \
@@ -90,6 +102,22 @@ extern "C" __global__ void has_a_barrier(float* x, float* y) {
     y[ITEM] = mine[(threadIdx.x + 64) % blockDim.x];
     __syncthreads();
     mine[threadIdx.x] = 0;
+}
+extern "C" __global__ void reads_a_scalar_before_a_barrier(float* x, float* y) {
+    float* mine = x + blockIdx.x * blockDim.x;
+    float first = mine[0];
+    __syncthreads();
+    if (threadIdx.x == 64)
+        mine[0] = first + 1;
+}
+extern "C" __global__ void reads_a_scalar_and_counts(float* x, float* y, u32* count) {
+    float first = x[0];
+    if (threadIdx.x)
+        return;
+    y[blockIdx.x] = first + 1;
+    __threadfence();
+    if (atomicAdd(count, 1u) == gridDim.x - 1)
+        x[0] = first + 2;
 }
 extern "C" __global__ void moves_on_in_a_line(float* x, float* y) {
     float* mine = x + blockIdx.x * blockDim.x;
@@ -147,6 +175,7 @@ BLOCKS, THREADS = 4, 256
 FLAGS_WITHOUT_A_FENCE = ("sets_a_flag_without_a_fence", "sets_a_flag_for_its_workgroup")
 FLAGS = ("has_a_fence_before_the_barrier", "has_a_fence_behind_the_barrier", "releases_a_flag")
 WITH_A_COUNT = (*FLAGS, *FLAGS_WITHOUT_A_FENCE, "counts_who_is_done", "takes_turns")
+WITH_A_COUNT += ("reads_a_scalar_and_counts",)
 
 
 @pytest.fixture(scope="module")
@@ -175,6 +204,8 @@ def launch(cp: ModuleType, module: Any, name: str) -> tuple[Any, Any]:
         ("does_not_count_who_is_done", "read after another workgroup's write"),
         ("clears_what_others_add_to", "write after another workgroup's write"),
         ("adds_and_clears", "write after another workgroup's write"),
+        ("adds_to_a_total", "write after another workgroup's read"),
+        ("reads_what_the_last_one_sets", "write after another workgroup's read"),
     ],
 )
 def test_a_race_is_reported_with_both_places(
@@ -183,7 +214,7 @@ def test_a_race_is_reported_with_both_places(
     with pytest.raises(RuntimeError, match=f"global race: {what}") as caught:
         launch(cp, module, name)
     report = str(caught.value)
-    assert report.count("global_") >= 2, "both instructions"
+    assert report.count("global_") + report.count("s_load_dword ") >= 2, "both instructions"
     assert f"kernel {name}, workgroup (" in report
     assert "(array): 4096 bytes" in report
     assert ("s_barrier" if "wave's" in what else "atomic") in report
@@ -212,6 +243,8 @@ def test_a_fence_lets_a_flag_wait(cp: ModuleType, module: Any, name: str) -> Non
         "has_a_barrier",
         "clears_and_adds_to_its_own",
         "moves_on_in_a_line",
+        "reads_a_scalar_before_a_barrier",
+        "reads_a_scalar_and_counts",
         "takes_every_other_place",
         "counts_who_is_done",
         "takes_turns",
@@ -230,6 +263,11 @@ def test_what_is_ordered_is_no_race(cp: ModuleType, module: Any, name: str) -> N
         "counts_who_is_done": (
             np.tile(np.arange(256), 4),
             np.r_[4 * np.arange(256), np.zeros(768)],
+        ),
+        "reads_a_scalar_before_a_barrier": (np.tile(np.r_[1, np.zeros(255)], 4), np.zeros(1024)),
+        "reads_a_scalar_and_counts": (
+            np.r_[2, np.zeros(1023)],
+            np.r_[np.ones(4), np.zeros(1020)],
         ),
         "takes_turns": (np.r_[np.full(256, 4), np.zeros(768)], np.zeros(1024)),
         "stores_one_value": (np.r_[np.full(256, 3), np.zeros(768)], np.zeros(1024)),

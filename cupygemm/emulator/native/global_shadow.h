@@ -69,38 +69,10 @@ static inline int check_stretches(const struct global_view *v, const struct acce
     return OK;
 }
 
-/* Check a scalar load against the writes of other streams. It is not noted. */
-static inline int check_scalar(struct machine *m, int64_t wave, uint64_t address, int64_t dwords,
-                               uint32_t pc) {
-    if (!m->global_shadow || address < m->global_base || address >= m->global_end)
-        return OK;
-    struct global_view v = {.m = m, .wave = wave, .site = {.pc = pc / 4 & PC_BITS}};
-    struct access a;
-    a.address[0] = address;
-    a.bytes[0] = (uint8_t)(4 * dwords);
-    int code = check_stretches(&v, &a, 0, false);
-    uint64_t end = address + a.bytes[0];
-    for (uint64_t start = address & ~(uint64_t)(GRANULE - 1); !code && start < end;
-         start += GRANULE) {
-        struct global_record *r =
-            record_at(m->global_shadow, m->global_lines, start - m->global_base);
-        if (is_rival(&v, &r->write) &&
-            conflicts(&v, &r->write, bytes_in(start, address, a.bytes[0])))
-            code = global_race(&v, GLOBAL_RACE_READ, &a, 0, &r->write);
-    }
-    return code;
-}
-
-/* Check and note the accesses of a wave to global memory, before they are made. */
-static inline int note_global(struct machine *m, const struct operation *op, int64_t wave,
-                              const struct access *a, uint32_t pc) {
-    uint64_t lanes = a->exec & ~(a->to_lds | a->to_scratch);
-    if (!m->global_shadow || !lanes)
-        return OK;
-    bool atomic = op->kind == ATOMIC, writes = atomic || op->kind == STORE;
-    bool swaps = op->atomic == SWAP || op->atomic == CMPSWAP || op->atomic == FCMPSWAP;
-    uint32_t how = (atomic || op->coherent ? COHERENT : 0) | (atomic && !swaps ? ATOMIC_SITE : 0);
-    struct global_view v = global_view(m, wave, how, pc);
+static inline int note_accesses(const struct global_view v, const struct operation *op,
+                                const struct access *a, uint64_t lanes) {
+    struct machine *m = v.m;
+    bool writes = op->kind == ATOMIC || op->kind == STORE;
     int code = OK;
     struct fault first;
     if (a->adjacent && note_stretch(&v, op, a, writes))
@@ -126,6 +98,42 @@ static inline int note_global(struct machine *m, const struct operation *op, int
     if (v.site.pc & COHERENT)
         acquire(&v);
     return code;
+}
+
+/* Check and note the accesses of a wave to global memory, before they are made. */
+static inline int note_global(struct machine *m, const struct operation *op, int64_t wave,
+                              const struct access *a, uint32_t pc) {
+    uint64_t lanes = a->exec & ~(a->to_lds | a->to_scratch);
+    if (!m->global_shadow || !lanes)
+        return OK;
+    bool atomic = op->kind == ATOMIC;
+    bool swaps = op->atomic == SWAP || op->atomic == CMPSWAP || op->atomic == FCMPSWAP;
+    uint32_t how = (atomic || op->coherent ? COHERENT : 0) | (atomic && !swaps ? ATOMIC_SITE : 0);
+    return note_accesses(global_view(m, wave, how, pc), op, a, lanes);
+}
+
+/* Whether a scalar load may race. Most are of the kernel's arguments, which nothing writes. */
+static inline bool may_race(const struct machine *m, uint64_t address) {
+    return m->global_shadow && address >= m->global_base && address < m->global_end &&
+           address - m->arguments >= m->arguments_bytes;
+}
+
+/* The same for a scalar load: the compiler makes one of a load that is the same in all lanes. It
+ * is not counted among the vector ones, and taken for one that has been waited for. */
+static inline int note_scalar(struct machine *m, const struct operation *op, int64_t wave,
+                              uint64_t address, int64_t dwords, uint32_t pc) {
+    struct access a;
+    if (!may_race(m, address))
+        return OK;
+    a.exec = 1;
+    a.to_lds = a.to_scratch = 0;
+    a.adjacent = 0;
+    a.partial = false;
+    a.address[0] = address;
+    a.bytes[0] = (uint8_t)(4 * dwords);
+    struct global_view v = global_view(m, wave, 0, pc);
+    v.site.seq = (uint32_t)m->vm_waited[wave];
+    return note_accesses(v, op, &a, 1);
 }
 
 #endif

@@ -205,7 +205,8 @@ struct machine {
     int64_t bank_shift; /* log2 of the LDS banks */
     int64_t needed_shift;
     uint64_t global_base, global_end; /* what the shadow of global memory covers */
-    int64_t num_groups;               /* workgroups of the batch */
+    uint64_t arguments, arguments_bytes;
+    int64_t num_groups; /* workgroups of the batch */
     int64_t waves_per_group;
     int64_t first_wave;   /* of the batch, within the launch */
     int64_t launch_start; /* the clock then */

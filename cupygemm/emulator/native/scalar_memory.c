@@ -94,8 +94,8 @@ static int access_scalar(struct machine *m, const struct operation *op, int64_t 
         code = raise(m, OUT_OF_BOUNDS, -1, address, (int)(4 * dwords), writes);
         dwords = 0;
     }
-    if (!code && dwords && op->kind == LOAD && (m->num_rivals || m->num_stretches))
-        code = check_scalar(m, wave, address, (int64_t)dwords, pc);
+    if (!code && dwords && op->kind == LOAD)
+        code = note_scalar(m, op, wave, address, (int64_t)dwords, pc);
     if (!code && dwords && atomic)
         code = scalar_atomic(m, op, wave, address, pc);
     if (code)
@@ -147,6 +147,12 @@ int scalar_memory(struct machine *m, const struct operation *op, const int64_t *
         uint32_t *registers = m->sgpr + op->data * m->num_waves + wave;
         int64_t alike = latest.found ? repeating_waves(m, op, list, position, latest.address) : 0;
         if (alike) {
+            int64_t last = wave_at(list, position + alike - 1); /* records keep two waves */
+            int code = note_scalar(m, op, last, latest.address, op->dwords, pc);
+            if (code) {
+                m->fault.position = (int32_t)(position + alike - 1);
+                return code;
+            }
             for (int64_t i = 0; i < op->dwords; i++)
                 for (int64_t k = 0; k < alike; k++)
                     registers[i * m->num_waves + k] = latest.words[i];

@@ -162,6 +162,7 @@ class Machine:
         self.struct.global_shadow, self.struct.global_lines = shadow.address, shadow.lines
         self.struct.defined = shadow.defined
         self.struct.global_base, self.struct.global_end = shadow.base, shadow.end
+        self.struct.arguments, self.struct.arguments_bytes = shadow.arguments
         self.struct.first_wave = int(state.launch_order[0]) * self.struct.waves_per_group
         self.struct.launch_start = shadow.launch_start
         rivals = shadow.rivals

@@ -64,7 +64,7 @@ class MachineStruct(Structure):
             int64   shadow_stride shadow_shift
             uint64  scratch_base shared_aperture private_aperture
             int64   bank_shift needed_shift
-            uint64  global_base global_end
+            uint64  global_base global_end arguments arguments_bytes
             int64   num_groups waves_per_group first_wave launch_start num_rivals num_stretches
             int64   num_polls num_undefined
             int64   strict_alignment tainted mode num_skipped
