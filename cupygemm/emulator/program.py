@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -111,7 +112,19 @@ class Program:
         return found if found is not None else self._decode(pc)
 
     def decode_block(self, pc: int) -> None:
-        """Decode the instructions from a byte offset to the next branch, which execute together."""
+        """Decode the instructions from a byte offset to the next branch, which execute together.
+
+        Their many small objects stay, so Python does not look for garbage among them meanwhile.
+        """
+        collecting = gc.isenabled()
+        try:
+            gc.disable()
+            self._decode_up_to_branch(pc)
+        finally:
+            if collecting:
+                gc.enable()
+
+    def _decode_up_to_branch(self, pc: int) -> None:
         entry = self.entry(pc)
         while entry.control not in ("branch", "end") and entry.next_pc not in self.entries:
             try:

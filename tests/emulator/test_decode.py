@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gc
+
 import pytest
 
 from cupygemm.emulator.decode import decode
+from cupygemm.emulator.entry import Entry
 from cupygemm.emulator.errors import UnsupportedInstruction
 from cupygemm.emulator.program import Program
 from cupygemm.emulator.targets import TARGETS as MODELS
@@ -202,6 +205,31 @@ def test_a_block_is_decoded_up_to_its_branch() -> None:
     program = Program(code, MODELS["gfx942"])
     program.decode_block(0)
     assert list(program.entries) == [0, 4, 8]
+
+
+@pytest.mark.parametrize("collecting", [True, False])
+def test_no_garbage_is_looked_for_inside_a_block(
+    monkeypatch: pytest.MonkeyPatch, collecting: bool
+) -> None:
+    during: list[bool] = []
+    decode_one = Program._decode
+
+    def watched(self: Program, pc: int) -> Entry:
+        during.append(gc.isenabled())
+        return decode_one(self, pc)
+
+    monkeypatch.setattr(Program, "_decode", watched)
+    was = gc.isenabled()
+    try:
+        (gc.enable if collecting else gc.disable)()
+        Program(bytes.fromhex("000080bf 000081bf"), MODELS["gfx942"]).decode_block(0)
+        assert gc.isenabled() == collecting
+        with pytest.raises(UnsupportedInstruction):
+            Program(bytes.fromhex("ffffffff"), MODELS["gfx942"]).decode_block(0)
+        assert gc.isenabled() == collecting
+    finally:
+        (gc.enable if was else gc.disable)()
+    assert during == [False] * 3
 
 
 def test_what_no_wave_may_reach_is_no_error_of_a_block() -> None:
