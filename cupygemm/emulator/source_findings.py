@@ -48,12 +48,16 @@ _MARKS = {
     MASKS: "cupygemm: a mask of a wave is cut off: ",
 }
 _GENERATED = "#include <cupy/"  # how programs of CuPy's own begin
+_INTEGER_PRODUCT = re.compile(
+    r"(?:#define \w+ \d+\n)+\s*#define fetch\(.*\n\s*"
+    r"template<typename T>\s+__device__ void _tensordot_core_int_kernel_impl\("
+)
 _BETWEEN = ("cupygemm", "cupy.cuda", "cupy._core", "cupy_backends", "ctypes")
 
 
 def is_generated(source: str) -> bool:
-    """Tell whether a program is one that CuPy generates."""
-    return source.startswith(_GENERATED)
+    """Tell whether a program is one of CuPy's own, generated or, for integer products, written."""
+    return source.startswith(_GENERATED) or _INTEGER_PRODUCT.match(source) is not None
 
 
 def options(source: str) -> list[str]:

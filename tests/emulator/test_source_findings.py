@@ -72,6 +72,25 @@ def test_what_is_kept_of_a_log() -> None:
     assert source_findings.comments("#include <cupy/complex.cuh>\n", log) == []
 
 
+INTEGER_PRODUCT = """\
+#define THR_N 8
+#define BLK_M 128
+
+#define fetch(arr, col, m, n, bound) arr[min(n*col + m, bound)]
+
+template<typename T>
+__device__ void _tensordot_core_int_kernel_impl(
+        int M, int N, int K,
+"""
+
+
+def test_cupys_product_of_integers_is_one_of_its_own_programs() -> None:
+    """It is written out, for thirteen types, and takes seconds to compile."""
+    assert source_findings.is_generated(INTEGER_PRODUCT)
+    assert not source_findings.is_generated(INTEGER_PRODUCT.replace("_tensordot_core", "my"))
+    assert not source_findings.is_generated(f"// calls it\n{INTEGER_PRODUCT}")
+
+
 DOUBTFUL = """
 extern "C" __global__ void k(const int* x, int* y, int n) {
     int bit, sum, last;
