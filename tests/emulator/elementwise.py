@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
 
@@ -14,21 +15,36 @@ def elementwise(
     cp: ModuleType, code: str, dtype: str, *arrays: Array, includes: str = "", n: int | None = None
 ) -> Array:
     """Run ``code``, which sets `out` from `a`, `b` and so on, in one thread for each element."""
+    return elementwise_each(cp, [code], dtype, *arrays, includes=includes, n=n)[0]
+
+
+def elementwise_each(
+    cp: ModuleType,
+    codes: Sequence[str],
+    dtype: str,
+    *arrays: Array,
+    includes: str = "",
+    n: int | None = None,
+) -> Array:
+    """Run several pieces of code as of `elementwise`, compiled as one kernel: a row for each."""
     parameters = "".join(
         f", const {_C_NAMES[array.dtype.name]}* {name}_"
         for name, array in zip("abc", arrays)  # noqa: B905
     )
     values = "".join(f"auto {name} = {name}_[i]; " for name, _ in zip("abc", arrays))  # noqa: B905
-    size = n or arrays[0].size
-    source = (
-        f'{includes}\nextern "C" __global__ void k({_C_NAMES[dtype]}* out_{parameters}) {{'
-        f"int i = blockIdx.x * blockDim.x + threadIdx.x; if (i >= {size}) return; {values}"
-        f"{_C_NAMES[dtype]} out; {code}; out_[i] = out; }}"
+    each = "".join(
+        f"{{ {_C_NAMES[dtype]} out; {code}; out_[{row} * n_ + i] = out; }}\n"
+        for row, code in enumerate(codes)
     )
-    out = cp.empty(size, dtype)
+    source = (
+        f'{includes}\nextern "C" __global__ void k({_C_NAMES[dtype]}* out_, int n_{parameters}) {{'
+        f"int i = blockIdx.x * blockDim.x + threadIdx.x; if (i >= n_) return; {values}\n{each}}}"
+    )
+    size = n or arrays[0].size
+    out = cp.empty((len(codes), size), dtype)
     # HIP contracts a * b + c by default, also across conversions to a narrower type and back.
     kernel = cp.RawKernel(source, "k", options=("--fmad=false",))
-    kernel((-(-size // 64),), (64,), (out, *map(cp.asarray, arrays)))
+    kernel((-(-size // 64),), (64,), (out, np.int32(size), *map(cp.asarray, arrays)))
     result: Array = out.get()
     return result
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from cupygemm.emulator.runtime.compile import preprocess_program
-from tests.emulator.elementwise import Array, elementwise
+from tests.emulator.elementwise import Array, elementwise, elementwise_each
 
 RNG = np.random.default_rng(12)
 FP8 = "#include <hip/hip_fp8.h>\n"
@@ -22,10 +22,9 @@ ENCODINGS = {
 }
 
 
-@pytest.mark.parametrize("encoding", ENCODINGS)
-def test_codes_of_an_encoding(cp: ModuleType, encoding: str) -> None:
-    """Each source type is rounded once, and ml_dtypes, which does not saturate, agrees."""
-    dtype = ENCODINGS[encoding]
+@pytest.fixture(scope="module")
+def encoded(cp: ModuleType) -> tuple[Array, dict[str, Array]]:
+    """Numbers, and for each encoding their codes by four functions, a byte each."""
     numbers = RNG.standard_normal(256) * 2.0 ** RNG.integers(-12, 20, 256)
     numbers[:6] = [1e30, -1e30, np.nan, 0, 1 + 2**-4 + 2**-40, 464 + 2**-40]
     code = """
@@ -35,7 +34,26 @@ def test_codes_of_an_encoding(cp: ModuleType, encoding: str) -> None:
     unsigned char half = __hip_cvt_halfraw_to_fp8(__half(b), __HIP_NOSAT, {0});
     unsigned char brain = __hip_cvt_bfloat16raw_to_fp8(__hip_bfloat16(b), __HIP_NOSAT, {0});
     out = (unsigned)nearest | within << 8 | half << 16 | (unsigned)brain << 24"""
-    codes = elementwise(cp, code.format(encoding), "uint32", numbers, includes=FP8)
+    codes = elementwise_each(cp, [*map(code.format, ENCODINGS)], "uint32", numbers, includes=FP8)
+    return numbers, dict(zip(ENCODINGS, codes, strict=True))
+
+
+@pytest.fixture(scope="module")
+def decoded(cp: ModuleType) -> dict[str, Array]:
+    """All codes of each encoding as numbers."""
+    code = "out = __half2float(__half(__hip_cvt_fp8_to_halfraw(a, {})))"
+    values = np.arange(256, dtype=np.uint16)
+    found = elementwise_each(cp, [*map(code.format, ENCODINGS)], "float32", values, includes=FP8)
+    return dict(zip(ENCODINGS, found, strict=True))
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_codes_of_an_encoding(
+    encoded: tuple[Array, dict[str, Array]], decoded: dict[str, Array], encoding: str
+) -> None:
+    """Each source type is rounded once, and ml_dtypes, which does not saturate, agrees."""
+    dtype = ENCODINGS[encoding]
+    numbers, codes = encoded[0], encoded[1][encoding]
     found = [(codes >> shift & 0xFF).astype(np.uint8).view(dtype) for shift in (0, 8, 16, 24)]
     single = numbers.astype(np.float32)
     with np.errstate(over="ignore", invalid="ignore"):
@@ -49,11 +67,8 @@ def test_codes_of_an_encoding(cp: ModuleType, encoding: str) -> None:
     ]
     for ours, theirs in zip(found, expected, strict=True):
         np.testing.assert_array_equal(ours.astype(np.float32), theirs.astype(np.float32))
-    decode = f"out = __half2float(__half(__hip_cvt_fp8_to_halfraw(a, {encoding})))"
-    values = np.arange(256, dtype=np.uint16)
     np.testing.assert_array_equal(
-        elementwise(cp, decode, "float32", values, includes=FP8),
-        values.astype(np.uint8).view(dtype).astype(np.float32),
+        decoded[encoding], np.arange(256, dtype=np.uint8).view(dtype).astype(np.float32)
     )
 
 
@@ -117,8 +132,9 @@ def test_a_rounding_in_the_name(cp: ModuleType, call: str, source: str, to: type
         x = RNG.integers(info.min, info.max, 128, dtype=source) >> shift
         x[:2] = [0, 1]
     name = np.dtype(to).name
-    for suffix in ("rd", "ru", "rz"):
-        found = elementwise(cp, f"out = {call}_{suffix}(a)", name, x)
+    suffixes = ("rd", "ru", "rz")
+    each = elementwise_each(cp, [f"out = {call}_{suffix}(a)" for suffix in suffixes], name, x)
+    for suffix, found in zip(suffixes, each, strict=True):
         for value, result in zip(map(_exact, x), found, strict=True):
             down = suffix == "rd" or (suffix == "rz" and value >= 0)
             with np.errstate(over="ignore"):
@@ -138,14 +154,17 @@ def test_comparisons_with_nan(cp: ModuleType, prefix: str, pair: str) -> None:
     a = np.array([1, 2, np.nan, 1, np.nan], np.float32)
     b = np.array([1, 1, 1, np.nan, np.nan], np.float32)
     functions = {"eq": np.equal, "gt": np.greater}
-    for name, reference in functions.items():
-        code = f"""
+    codes = [
+        f"""
         {prefix} x(a), y(b), one(1.0f);
         {pair} v(x, one), w(y, one);
         out = __h{name}(x, y) + 10 * __h{name}u(x, y) + 100 * __hb{name}2(v, w)
               + 1000 * __hb{name}u2(v, w) + 10000 * (int)(float)__h{name}u2(v, w).x
               + 100000 * (int)(float)__hisnan2(v).x"""
-        found = elementwise(cp, code, "int32", a, b, includes="#include <hip/hip_bf16.h>\n")
+        for name in functions
+    ]
+    each = elementwise_each(cp, codes, "int32", a, b, includes="#include <hip/hip_bf16.h>\n")
+    for (name, reference), found in zip(functions.items(), each, strict=True):
         ordered, either = reference(a, b), reference(a, b) | np.isnan(a) | np.isnan(b)
         same = name == "eq"  # the second components are equal
         expected = ordered + 10 * either + same * (100 * ordered + 1000 * either)
@@ -156,8 +175,10 @@ def test_comparisons_with_nan(cp: ModuleType, prefix: str, pair: str) -> None:
 def test_bits_by_their_number(cp: ModuleType) -> None:
     mask = RNG.integers(0, 2**63, 64, dtype=np.uint64)
     base = RNG.integers(0, 64, 64, dtype=np.int32)
-    for offset in (0, 1, 3, -2):
-        found = elementwise(cp, f"out = __fns64(a, b, {offset})", "int32", mask, base)
+    offsets = (0, 1, 3, -2)
+    codes = [f"out = __fns64(a, b, {offset})" for offset in offsets]
+    each = elementwise_each(cp, codes, "int32", mask, base)
+    for offset, found in zip(offsets, each, strict=True):
         for bits, start, position in zip(mask.tolist(), base.tolist(), found.tolist(), strict=True):
             order = range(start, 64) if offset >= 0 else range(start, -1, -1)
             places = [i for i in order if bits >> i & 1]

@@ -9,39 +9,38 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tests.emulator.elementwise import Array, elementwise
+from tests.emulator.elementwise import Array, elementwise, elementwise_each
 
 RNG = np.random.default_rng(3)
 REAL = RNG.standard_normal(200)
 BITS = RNG.integers(0, 2**32, 200, dtype=np.uint32)
 
 
-@pytest.mark.parametrize(
-    ("code", "reference"),
-    [
-        ("out = __popc(a) + __clz(a) * 100", lambda a: a.bit_count() + (32 - a.bit_length()) * 100),
-        ("out = __brev(a)", lambda a: int(f"{a:032b}"[::-1], 2)),
-        ("out = __ffs(a)", lambda a: (a & -a).bit_length()),
-        ("out = __umulhi(a, 0x9e3779b9u)", lambda a: a * 0x9E3779B9 >> 32),
-        ("out = __funnelshift_l(a, ~a, 7)", lambda a: ((~a << 7) | a >> 25) & 0xFFFFFFFF),
-        (
-            "out = __byte_perm(a, 0, 0x0123)",
-            lambda a: int.from_bytes(a.to_bytes(4, "big"), "little"),
-        ),
-        (
-            "out = min(a, 1000u) + max(a, 2000000000u)",
-            lambda a: _u32(min(a, 1000) + max(a, 2 * 10**9)),
-        ),
-        (
-            "out = max((int)a, (signed char)9) + min((short)a, (short)-1)",
-            lambda a: _u32(max(_signed(a, 32), 9) + min(_signed(a, 16), -1)),
-        ),
-    ],
-)
-def test_integer_functions(cp: ModuleType, code: str, reference: Callable[[int], int]) -> None:
-    bits = np.concatenate([BITS, np.array([0, 1, 2**31, 2**32 - 1], np.uint32)])
-    expected = [reference(value) for value in bits.tolist()]
-    assert elementwise(cp, code, "uint32", bits).tolist() == expected
+INTEGERS = np.concatenate([BITS, np.array([0, 1, 2**31, 2**32 - 1], np.uint32)])
+OF_INTEGERS: dict[str, Callable[[int], int]] = {
+    "out = __popc(a) + __clz(a) * 100": lambda a: a.bit_count() + (32 - a.bit_length()) * 100,
+    "out = __brev(a)": lambda a: int(f"{a:032b}"[::-1], 2),
+    "out = __ffs(a)": lambda a: (a & -a).bit_length(),
+    "out = __umulhi(a, 0x9e3779b9u)": lambda a: a * 0x9E3779B9 >> 32,
+    "out = __funnelshift_l(a, ~a, 7)": lambda a: ((~a << 7) | a >> 25) & 0xFFFFFFFF,
+    "out = __byte_perm(a, 0, 0x0123)": lambda a: int.from_bytes(a.to_bytes(4, "big"), "little"),
+    "out = min(a, 1000u) + max(a, 2000000000u)": lambda a: _u32(min(a, 1000) + max(a, 2 * 10**9)),
+    "out = max((int)a, (signed char)9) + min((short)a, (short)-1)": (
+        lambda a: _u32(max(_signed(a, 32), 9) + min(_signed(a, 16), -1))
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def of_integers(cp: ModuleType) -> dict[str, Array]:
+    found = elementwise_each(cp, list(OF_INTEGERS), "uint32", INTEGERS)
+    return dict(zip(OF_INTEGERS, found, strict=True))
+
+
+@pytest.mark.parametrize("code", OF_INTEGERS)
+def test_integer_functions(of_integers: dict[str, Array], code: str) -> None:
+    expected = [OF_INTEGERS[code](value) for value in INTEGERS.tolist()]
+    assert of_integers[code].tolist() == expected
 
 
 def _u32(value: int) -> int:
@@ -110,30 +109,31 @@ def test_bfloat16_rounds_to_nearest_even(cp: ModuleType) -> None:
         np.testing.assert_array_equal(found.view(ml_dtypes.bfloat16), h * h + h)
 
 
-@pytest.mark.parametrize(
-    ("code", "reference"),
-    [
-        ("out = __shfl(a, 5)", lambda a, i: a[i // 64 * 64 + 5]),
-        ("out = __shfl(a, i + 3, 16)", lambda a, i: a[i // 16 * 16 + (i + 3) % 16]),
-        ("out = __shfl_down(a, 2, 8)", lambda a, i: a[np.where(i % 8 < 6, i + 2, i)]),
-        ("out = __shfl_up(a, 3)", lambda a, i: a[np.where(i % 64 >= 3, i - 3, i)]),
-        ("out = __shfl_xor(a, 7)", lambda a, i: a[i ^ 7]),
-        ("out = __shfl_xor_sync(~0ull, a, 1)", lambda a, i: a[i ^ 1]),
-        (
-            "out = __shfl_down_sync<unsigned long long, double>(~0ull, a, 2, 8)",
-            lambda a, i: a[np.where(i % 8 < 6, i + 2, i)],
-        ),
-        ("out = __lane_id()", lambda _, i: i % 64),
-        ("out = __any(a > 2.8) + 2 * __all(a > -100)", lambda a, _: 2 + _wave_any(a > 2.8)),
-        ("out = __popcll(__ballot(a > 0))", lambda a, _: _wave_sum(a > 0)),
-    ],
-)
-def test_lane_functions(
-    cp: ModuleType, code: str, reference: Callable[[Array, Array], Array]
-) -> None:
-    a = RNG.standard_normal(192)
-    expected = reference(a, np.arange(192))
-    np.testing.assert_array_equal(elementwise(cp, code, "float64", a), expected)
+LANES = np.random.default_rng(4).standard_normal(192)
+OF_LANES: dict[str, Callable[[Array, Array], Array]] = {
+    "out = __shfl(a, 5)": lambda a, i: a[i // 64 * 64 + 5],
+    "out = __shfl(a, i + 3, 16)": lambda a, i: a[i // 16 * 16 + (i + 3) % 16],
+    "out = __shfl_down(a, 2, 8)": lambda a, i: a[np.where(i % 8 < 6, i + 2, i)],
+    "out = __shfl_up(a, 3)": lambda a, i: a[np.where(i % 64 >= 3, i - 3, i)],
+    "out = __shfl_xor(a, 7)": lambda a, i: a[i ^ 7],
+    "out = __shfl_xor_sync(~0ull, a, 1)": lambda a, i: a[i ^ 1],
+    "out = __shfl_down_sync<unsigned long long, double>(~0ull, a, 2, 8)": (
+        lambda a, i: a[np.where(i % 8 < 6, i + 2, i)]
+    ),
+    "out = __lane_id()": lambda _, i: i % 64,
+    "out = __any(a > 2.8) + 2 * __all(a > -100)": lambda a, _: 2 + _wave_any(a > 2.8),
+    "out = __popcll(__ballot(a > 0))": lambda a, _: _wave_sum(a > 0),
+}
+
+
+@pytest.fixture(scope="module")
+def of_lanes(cp: ModuleType) -> dict[str, Array]:
+    return dict(zip(OF_LANES, elementwise_each(cp, list(OF_LANES), "float64", LANES), strict=True))
+
+
+@pytest.mark.parametrize("code", OF_LANES)
+def test_lane_functions(of_lanes: dict[str, Array], code: str) -> None:
+    np.testing.assert_array_equal(of_lanes[code], OF_LANES[code](LANES, np.arange(192)))
 
 
 def test_a_mask_of_32_lanes_is_refused_as_in_hip(cp: ModuleType) -> None:

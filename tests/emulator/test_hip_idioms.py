@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import ModuleType
 
 import ml_dtypes
@@ -10,7 +11,7 @@ import pytest
 
 from cupygemm._build.toolchain import CompileError
 from cupygemm.emulator.runtime.compile import compile_program
-from tests.emulator.elementwise import elementwise
+from tests.emulator.elementwise import Array, elementwise, elementwise_each
 
 RNG = np.random.default_rng(11)
 BITS = RNG.integers(0, 2**32, 256, dtype=np.uint32)
@@ -18,16 +19,30 @@ REAL = (RNG.standard_normal(256) * 8).astype(np.float32)
 BF16 = "#include <hip/hip_bf16.h>\n"
 
 
-@pytest.mark.parametrize(("offset", "width"), [(0, 1), (3, 5), (31, 1), (28, 9), (7, 0), (0, 31)])
-def test_bits_of_a_number(cp: ModuleType, offset: int, width: int) -> None:
+PARTS = [(0, 1), (3, 5), (31, 1), (28, 9), (7, 0), (0, 31)]  # offset and width of bits
+
+
+@pytest.fixture(scope="module")
+def extracted_and_inserted(cp: ModuleType) -> Array:
+    codes = (
+        f"out = __bit{call}, {offset}, {width})"
+        for offset, width in PARTS
+        for call in ("extract_u32(a", "insert_u32(a, 77")
+    )
+    found = elementwise_each(cp, list(codes), "uint32", BITS)
+    return found.reshape(len(PARTS), 2, -1)
+
+
+@pytest.mark.parametrize("part", range(len(PARTS)), ids=map(str, PARTS))
+def test_bits_of_a_number(extracted_and_inserted: Array, part: int) -> None:
+    offset, width = PARTS[part]
     mask = (1 << width) - 1
-    found = elementwise(cp, f"out = __bitextract_u32(a, {offset}, {width})", "uint32", BITS)
-    np.testing.assert_array_equal(found, BITS >> offset & mask)
-    found = elementwise(cp, f"out = __bitinsert_u32(a, 77, {offset}, {width})", "uint32", BITS)
+    extracted, inserted = extracted_and_inserted[part]
+    np.testing.assert_array_equal(extracted, BITS >> offset & mask)
     expected = (BITS & ~np.uint32(mask << offset & 0xFFFFFFFF)) | np.uint32(
         (77 & mask) << offset & 0xFFFFFFFF
     )
-    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(inserted, expected)
 
 
 CHANNELS = """
@@ -111,30 +126,36 @@ def test_infinity_needs_no_header(cp: ModuleType) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("call", "reference"),
-    [
-        ("hexp(x)", np.exp),
-        ("h2exp(p).y", np.exp),
-        ("__habs2(p).x", np.abs),
-        ("__hmax2(p, q).x", lambda x: np.maximum(x, 1)),
-        ("__hmin2(p, q).y", lambda x: np.minimum(x, 1)),
-        ("__h2div(q, p).x", lambda x: 1 / x),
-        ("__hfma2(p, p, q).y", lambda x: x * x + 1),
-        ("h2rsqrt(__habs2(p)).x", lambda x: 1 / np.sqrt(np.abs(x))),
-        ("(p * q - p).x", lambda x: 0 * x),
-    ],
-)
-def test_bfloat16_functions(cp: ModuleType, call: str, reference) -> None:
-    x = (REAL / 4).astype(ml_dtypes.bfloat16).astype(np.float32)
-    code = (
+OF_BFLOAT16: dict[str, Callable[[Array], Array]] = {
+    "hexp(x)": np.exp,
+    "h2exp(p).y": np.exp,
+    "__habs2(p).x": np.abs,
+    "__hmax2(p, q).x": lambda x: np.maximum(x, 1),
+    "__hmin2(p, q).y": lambda x: np.minimum(x, 1),
+    "__h2div(q, p).x": lambda x: 1 / x,
+    "__hfma2(p, p, q).y": lambda x: x * x + 1,
+    "h2rsqrt(__habs2(p)).x": lambda x: 1 / np.sqrt(np.abs(x)),
+    "(p * q - p).x": lambda x: 0 * x,
+}
+BFLOAT16 = (REAL / 4).astype(ml_dtypes.bfloat16).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def of_bfloat16(cp: ModuleType) -> dict[str, Array]:
+    values = (
         "__hip_bfloat16 x(a); __hip_bfloat162 p = __bfloat162bfloat162(x); "
-        f"__hip_bfloat162 q = __float2bfloat162_rn(1.0f); out = (float)({call})"
+        "__hip_bfloat162 q = __float2bfloat162_rn(1.0f); "
     )
-    found = elementwise(cp, code, "float32", x, includes=BF16)
-    expected = reference(x.astype(np.float64)).astype(np.float32)
+    codes = [f"{values}out = (float)({call})" for call in OF_BFLOAT16]
+    found = elementwise_each(cp, codes, "float32", BFLOAT16, includes=BF16)
+    return dict(zip(OF_BFLOAT16, found, strict=True))
+
+
+@pytest.mark.parametrize("call", OF_BFLOAT16)
+def test_bfloat16_functions(of_bfloat16: dict[str, Array], call: str) -> None:
+    expected = OF_BFLOAT16[call](BFLOAT16.astype(np.float64)).astype(np.float32)
     expected = expected.astype(ml_dtypes.bfloat16).astype(np.float32)
-    np.testing.assert_allclose(found, expected, rtol=2**-7)
+    np.testing.assert_allclose(of_bfloat16[call], expected, rtol=2**-7)
 
 
 @pytest.mark.one_in(3)

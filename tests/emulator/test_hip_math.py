@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy import special
 
-from tests.emulator.elementwise import Array, elementwise
+from tests.emulator.elementwise import Array, elementwise, elementwise_each
 
 LONG = np.longdouble
 RNG = np.random.default_rng(3)
@@ -159,26 +159,32 @@ def test_pow_of_special_values(cp: ModuleType) -> None:
     np.testing.assert_array_equal(np.signbit(found)[defined], np.signbit(expected)[defined])
 
 
-@pytest.mark.parametrize(
-    ("code", "reference"),
-    [
-        ("out = atan2(a, b)", np.arctan2),
-        ("out = hypot(a, b)", np.hypot),
-        ("out = fmod(a, b)", np.fmod),
-        ("out = copysign(a, b)", np.copysign),
-        ("out = nextafter(a, b)", np.nextafter),
-        ("out = fmax(a, b)", np.fmax),
-        ("out = remainder(a, b)", lambda x, y: [math.remainder(*pair) for pair in zip(x, y)]),  # noqa: B905
-        ("out = fma(a, b, 0.1)", lambda x, y: (x.astype(LONG) * y + LONG(0.1)).astype(float)),
-        ("int e; out = frexp(a, &e) + e", lambda x, _: sum(np.frexp(x))),
-        ("out = ldexp(a, 5) + floor(b)", lambda x, y: np.ldexp(x, 5) + np.floor(y)),
-        ("out = round(a * 10) + rint(b * 10)", lambda x, y: _round(x * 10) + np.rint(y * 10)),
-    ],
-)
-def test_functions_of_two_doubles(cp: ModuleType, code: str, reference: Callable[..., Any]) -> None:
-    x, y = REAL * 10, REAL[::-1].copy()
-    found = elementwise(cp, code, "float64", x, y)
-    np.testing.assert_allclose(found, reference(x, y), rtol=4e-16)
+TWO_DOUBLES = REAL * 10, REAL[::-1].copy()
+OF_TWO_DOUBLES: dict[str, Callable[..., Any]] = {
+    "out = atan2(a, b)": np.arctan2,
+    "out = hypot(a, b)": np.hypot,
+    "out = fmod(a, b)": np.fmod,
+    "out = copysign(a, b)": np.copysign,
+    "out = nextafter(a, b)": np.nextafter,
+    "out = fmax(a, b)": np.fmax,
+    "out = remainder(a, b)": lambda x, y: [math.remainder(*pair) for pair in zip(x, y)],  # noqa: B905
+    "out = fma(a, b, 0.1)": lambda x, y: (x.astype(LONG) * y + LONG(0.1)).astype(float),
+    "int e; out = frexp(a, &e) + e": lambda x, _: sum(np.frexp(x)),
+    "out = ldexp(a, 5) + floor(b)": lambda x, y: np.ldexp(x, 5) + np.floor(y),
+    "out = round(a * 10) + rint(b * 10)": lambda x, y: _round(x * 10) + np.rint(y * 10),
+}
+
+
+@pytest.fixture(scope="module")
+def of_two_doubles(cp: ModuleType) -> dict[str, Array]:
+    found = elementwise_each(cp, list(OF_TWO_DOUBLES), "float64", *TWO_DOUBLES)
+    return dict(zip(OF_TWO_DOUBLES, found, strict=True))
+
+
+@pytest.mark.parametrize("code", OF_TWO_DOUBLES)
+def test_functions_of_two_doubles(of_two_doubles: dict[str, Array], code: str) -> None:
+    expected = OF_TWO_DOUBLES[code](*TWO_DOUBLES)
+    np.testing.assert_allclose(of_two_doubles[code], expected, rtol=4e-16)
 
 
 def _round(x: Array) -> Array:
