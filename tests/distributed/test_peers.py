@@ -1,6 +1,7 @@
 """Products of two ranks whose rows travel by copies to each other's memory, and their faults."""
 
 import contextlib
+import textwrap
 from types import SimpleNamespace
 
 import pytest
@@ -105,12 +106,20 @@ print("named")
 """
 
 
-@pytest.mark.parametrize("exchange", ["copies", "stores"])
-def test_products_at_peers(run_python, device, exchange):
+def run_each_way(run_python, device, body, size, *calls):
+    """Run a program as the body of a function, which `calls` call one after another.
+
+    CuPy is then imported once.
+    """
     checks = {"CUPYGEMM_EMULATE_CHECKS": "stream_races=error"}
-    code = f"EMULATED, EXCHANGE = {device.emulated}, {exchange!r}\n{PRODUCTS}"
-    output = str(run_python(code, target=devices_of(device, 2), env=checks, timeout=300))
-    assert output.split() == ["bits", "grown", "named"]
+    function = f"def run(EXCHANGE, RECORDED=0):\n{textwrap.indent(body, '    ')}"
+    code = "\n".join([f"EMULATED = {device.emulated}", function, *calls])
+    return str(run_python(code, target=devices_of(device, size), env=checks, timeout=600)).split()
+
+
+def test_products_at_peers(run_python, device):
+    ways = "run('copies')", "run('stores')"
+    assert run_each_way(run_python, device, PRODUCTS, 2, *ways) == ["bits", "grown", "named"] * 2
 
 
 def test_the_driver_s_refusal_is_an_error(monkeypatch):
@@ -216,18 +225,10 @@ print("grown")
 """
 
 
-@pytest.mark.parametrize("way", ["copies", "stores", "refused"])
-def test_repeated_calls(run_python, device, way):
+def test_repeated_calls(run_python, device):
     """Calls with the same arrays launch graphs, unless the driver refuses to capture them."""
-    records = way == "copies" or (way == "stores" and device.emulated)
-    exchange = "stores" if way == "stores" else "copies"
-    code = f"EMULATED, EXCHANGE, RECORDED = {device.emulated}, {exchange!r}, {2 * records}\n"
-    code += REPEATED
-    if way == "refused":
-        code = f"{REFUSES}{code}"
-    checks = {"CUPYGEMM_EMULATE_CHECKS": "stream_races=error"}
-    output = str(run_python(code, target=devices_of(device, 3), env=checks, timeout=300))
-    assert output.split() == ["replayed", "grown"]
+    ways = "run('copies', 2)", f"run('stores', {2 * device.emulated})", REFUSES, "run('copies', 0)"
+    assert run_each_way(run_python, device, REPEATED, 3, *ways) == ["replayed", "grown"] * 3
 
 
 THREADS = """
@@ -235,12 +236,11 @@ import threading, time
 import cupy as cp, numpy as np
 from cupygemm import distributed as cd
 from cupygemm._backends.stream_flags import StreamFlags
+from cupygemm._distributed.group import Group
 from tests.distributed.threads import Ranks
 
 SIZE = 3
-ranks = Ranks(SIZE, exchange=WAY)
-assert all(group.shares_process for group in ranks.groups)
-events, lock = [], threading.Lock()
+events = []
 def noting(what, function):
     def call(self, stream, address, value):
         if value == 0:  # a flag is lowered
@@ -250,20 +250,15 @@ def noting(what, function):
         function(self, stream, address, value)
         events.append(what)
     return call
-if WAY == "nccl":
-    # No rank prepares its call, or goes on after it, while another one enqueues its exchange.
-    from cupygemm._distributed.group import Group
-    meet = Group.meet_threads
-    def meeting(self):
-        if self.rank == 1:
-            time.sleep(0.1)
-        events.append("comes")
-        meet(self)
-        events.append("goes")
-    Group.meet_threads = meeting
-else:
-    StreamFlags.write = noting("sends", StreamFlags.write)
-    StreamFlags.wait = noting("waits", StreamFlags.wait)
+meet = Group.meet_threads
+def meeting(self):
+    if self.rank == 1:
+        time.sleep(0.1)
+    events.append("comes")
+    meet(self)
+    events.append("goes")
+StreamFlags.write = noting("sends", StreamFlags.write)
+StreamFlags.wait = noting("waits", StreamFlags.wait)
 a, b = np.ones((12, 16), "f"), np.ones((16, 8), "f")
 def gathered(rank, group):
     return cd.all_gather_matmul(cp.asarray(a[4 * rank :][:4]), cp.asarray(b), group=group).get()
@@ -271,33 +266,35 @@ def scattered(rank, group):
     return cd.matmul_reduce_scatter(cp.asarray(a), cp.asarray(b), group=group).get()
 def reduced(rank, group):
     return cd.matmul_all_reduce(cp.asarray(a), cp.asarray(b), group=group).get()
-for function, value in ((gathered, 16), (scattered, 48), (reduced, 48)):
-    events.clear()
-    assert all((c == value).all() for c in ranks.values(function))
-    for first, second in (("sends", "waits"), ("comes", "goes")):
-        each = SIZE * (SIZE - 1)
-        if first == "comes":
-            each = SIZE
+for way in ("copies", "stores", "nccl"):
+    # No rank prepares its call, or goes on after it, while another one enqueues its exchange.
+    Group.meet_threads = meeting if way == "nccl" else meet
+    first, second = ("comes", "goes") if way == "nccl" else ("sends", "waits")
+    each = SIZE if way == "nccl" else SIZE * (SIZE - 1)
+    ranks = Ranks(SIZE, exchange=way)
+    assert all(group.shares_process for group in ranks.groups)
+    for function, value in ((gathered, 16), (scattered, 48), (reduced, 48)):
+        events.clear()
+        assert all((c == value).all() for c in ranks.values(function))
         seen = 0
         for event in events:
             seen += event == first
             # An exchange is complete on all ranks before any of them waits.
-            assert event != second or seen % each == 0 or function is reduced, events
-    assert events
-print("met")
+            assert event != second or seen % each == 0 or function is reduced, (way, events)
+        assert first in events, (way, events)
+    print(way)
 """
 
 
-@pytest.mark.parametrize("way", ["copies", "stores", "nccl"])
-def test_threads_wait_when_all_have_sent(run_python, device, way):
+def test_threads_wait_when_all_have_sent(run_python, device):
     """Where ranks share a process, nothing waits for what another rank has yet to enqueue.
 
     A driver may let an allocation of that rank wait for it.
     """
     if not device.emulated:
         pytest.skip("the order is that of the host")
-    code = f"WAY = {way!r}\n{THREADS}"
-    assert run_python(code, target=devices_of(device, 3), timeout=300).split() == ["met"]
+    ways = run_python(THREADS, target=devices_of(device, 3), timeout=300).split()
+    assert ways == ["copies", "stores", "nccl"]
 
 
 REFUSES = """
