@@ -60,7 +60,7 @@ int main() {
 """
 
 
-@pytest.mark.parametrize("rtc", [True, False])
+@pytest.mark.parametrize("rtc", [True, pytest.param(False, marks=pytest.mark.sweep)])
 def test_a_whole_program_compiles_and_its_kernel_runs(
     rtc: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -60,7 +60,7 @@ def test_functions_of_cupyx(cp, calls, draw):
     import cupyx.linalg
     import cupyx.scipy.linalg as theirs
 
-    a, b, spd = well_conditioned(draw, (5, 5), "d"), draw((5, 2)), definite(draw, (4, 4), "D")
+    a, b, spd = well_conditioned(draw, (5, 5), "d"), draw((5, 2)), definite(draw, (4, 4), "F")
     x, y, s = cp.asarray(a), cp.asarray(b), cp.asarray(spd)
     with cupygemm.accelerate():
         factors = theirs.lu_factor(x)
@@ -80,7 +80,7 @@ def test_functions_of_cupyx(cp, calls, draw):
     for got, expected in zip((p, lower, upper), scipy.linalg.lu(a), strict=True):
         assert_like(got, expected)
     assert_like(inverse, np.linalg.inv(spd), factor=2000)
-    assert_like(identity, np.eye(4, dtype="D"), factor=2000)
+    assert_like(identity, np.eye(4, dtype="F"), factor=2000)
 
 
 def test_functions_that_call_solvers(cp, calls, draw):

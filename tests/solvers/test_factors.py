@@ -24,7 +24,7 @@ def test_lu_factor(cp, draw, dtype, m, n):
     assert (pivots.get() == expected_pivots).all()
 
 
-@pytest.mark.one_in(11)
+@pytest.mark.one_in(10)
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("trans", [0, 1, 2])
 def test_lu_solve(cp, draw, dtype, trans):
@@ -36,6 +36,7 @@ def test_lu_solve(cp, draw, dtype, trans):
     assert_like(linalg.lu_solve(factors, cp.asarray(b[:, 0]), trans=trans), expected)
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("n", [128, 130])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_operands_stay_and_may_be_views(cp, draw, dtype, n):

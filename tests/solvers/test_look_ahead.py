@@ -70,8 +70,9 @@ def test_a_wide_panel_reads_no_column_beside_it(cp, device, draw, small_blocks, 
     np.testing.assert_allclose(q @ r, on_device.get(), rtol=0, atol=2e4 * np.finfo(dtype).eps)
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("mode", ["reduced", "complete"])
-@pytest.mark.parametrize("shape", [(90, 90), (97, 71), (60, 64)])
+@pytest.mark.parametrize("shape", [(90, 90), (97, 71), (60, 64)], ids=str)
 def test_columns_of_q_are_formed_beside_panels(cp, draw, small_blocks, monkeypatch, shape, mode):
     """In any order of the two streams, and at the end those that no panel was beside."""
     a = draw(shape, "d")
