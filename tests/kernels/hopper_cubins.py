@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 from cupygemm._backends.hopper.compile import OPTIONS, read_cubin
 from cupygemm._backends.hopper.config import HopperConfig
 from cupygemm._backends.hopper.nvrtc import find_nvrtc
+from cupygemm._build.cache import get_or_build
 from cupygemm._records.problem import Epilogue, GemmProblem, Source
 
 PROBLEM = GemmProblem(
@@ -37,12 +41,25 @@ def compiled(text: str, name: str = "cupygemm_gemm") -> tuple[int, int]:
 
     The log would say if wgmma were serialised, or if setmaxnreg were ignored.
     """
-    cubin, log = find_nvrtc().compile(text, (*OPTIONS, REPORT))
+    registers, local, log = _report(text, name)
     assert CLEAN in log
     assert "Performance" not in log
     assert "warning" not in log
-    registers, local, _ = read_cubin(cubin, name)
     return registers, local
+
+
+def _report(text: str, name: str) -> tuple[int, int, str]:
+    """Return registers, bytes of local memory and the log of a compilation, kept in the cache."""
+    nvrtc = find_nvrtc()
+
+    def build(output: Path) -> None:
+        cubin, log = nvrtc.compile(text, (*OPTIONS, REPORT))
+        registers, local, _ = read_cubin(cubin, name)
+        output.write_text(json.dumps([registers, local, log]))
+
+    key = text, name, *OPTIONS, REPORT, nvrtc.version
+    registers, local, log = json.loads(get_or_build("test-cubin", key, ".json", build).read_text())
+    return registers, local, log
 
 
 def assert_fits(text: str, config: HopperConfig) -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cupygemm._backends.cdna.compile import compile_source
-from cupygemm._backends.hopper.compile import OPTIONS, read_cubin
-from cupygemm._backends.hopper.nvrtc import find_nvrtc
+from cupygemm._backends.hopper.compile import compile_cubin
 from cupygemm._backends.modular import kernels
 
 KINDS = [
@@ -20,9 +19,8 @@ KINDS = [
 @pytest.mark.parametrize(("kind", "config"), KINDS)
 @pytest.mark.parametrize("char", "fd")
 def test_they_stay_in_registers_on_hopper(kind, config, char):
-    cubin, _ = find_nvrtc().compile(kernels.source(kind, char, **config), OPTIONS)
-    _, local, _ = read_cubin(cubin, kind.entry)
-    assert local == 0
+    cubin = compile_cubin(kernels.source(kind, char, **config), kind.entry)
+    assert cubin.resources().local_bytes == 0
 
 
 @pytest.mark.covering

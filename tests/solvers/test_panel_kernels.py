@@ -9,8 +9,7 @@ import pytest
 from elftools.elf.elffile import ELFFile
 
 from cupygemm._backends.cdna.compile import compile_source
-from cupygemm._backends.hopper.compile import OPTIONS, read_cubin
-from cupygemm._backends.hopper.nvrtc import find_nvrtc
+from cupygemm._backends.hopper.compile import compile_cubin
 from cupygemm._solvers import blocks, kernels
 from cupygemm._solvers.blocks import LIMITS, panel_blocks, words
 from cupygemm._solvers.lu_blocks import ALONE_BYTES
@@ -72,9 +71,7 @@ def panel_source(kind, constants, char, *, clusters):
 @pytest.mark.parametrize("char", "fdFD")
 def test_panels_stay_in_registers_on_hopper(kind, constants, char):
     text = panel_source(kind, constants, char, clusters=constants["team"] > 1)
-    cubin, _ = find_nvrtc().compile(text, OPTIONS)
-    _, local, _ = read_cubin(cubin, kind.entry)
-    assert local == 0
+    assert compile_cubin(text, kind.entry).resources().local_bytes == 0
 
 
 @pytest.mark.one_in(3)
@@ -83,9 +80,7 @@ def test_blocks_that_are_factored_by_products_stay_in_registers(char, rows, most
     """With two rows of float64, 32 threads of a workgroup lack a few for the small factors."""
     constants = {"width": 32, "team": 16, "by_products": True, "threads": 256, "rows": rows}
     text = kernels.source(kernels.QR_PANEL, char, constants, clusters=True)
-    cubin, _ = find_nvrtc().compile(text, OPTIONS)
-    _, local, _ = read_cubin(cubin, kernels.QR_PANEL.entry)
-    assert local <= most
+    assert compile_cubin(text, kernels.QR_PANEL.entry).resources().local_bytes <= most
 
 
 @pytest.mark.one_in(4)
@@ -96,7 +91,7 @@ def test_no_update_of_float64_shares_an_sm_with_a_panel(char):
     for threads in (LIMITS.cluster_threads, LIMITS.threads):
         constants = {"width": 64 // size if size > 2 else 32, "rows": 1, "threads": threads}
         text = kernels.source(kernels.LU_PANEL, char, constants | {"team": 16}, clusters=True)
-        cubin, _ = find_nvrtc().compile(text, OPTIONS)
+        cubin = compile_cubin(text, kernels.LU_PANEL.entry).path.read_bytes()
         section = ELFFile(BytesIO(cubin)).get_section_by_name(".nv.shared.cupygemm_lu_panel")
         panel_bytes = section["sh_size"] + ALONE_BYTES
         assert panel_bytes <= most_of_block
@@ -116,8 +111,7 @@ WINDOWED = kernels.source(kernels.WINDOWED_TILE, "f", {"threads": 512, "rows": 5
 
 
 def test_tiles_of_windows_stay_in_registers_on_hopper():
-    cubin, _ = find_nvrtc().compile(WINDOWED, OPTIONS)
-    assert read_cubin(cubin, kernels.WINDOWED_TILE.entry)[1] == 0
+    assert compile_cubin(WINDOWED, kernels.WINDOWED_TILE.entry).resources().local_bytes == 0
 
 
 @pytest.mark.parametrize("target", ["gfx942", *swept("gfx90a", "gfx950")])

@@ -8,8 +8,7 @@ import scipy.linalg
 
 from cupygemm import linalg
 from cupygemm._backends.cdna.compile import compile_source
-from cupygemm._backends.hopper.compile import OPTIONS, read_cubin
-from cupygemm._backends.hopper.nvrtc import find_nvrtc
+from cupygemm._backends.hopper.compile import compile_cubin
 from cupygemm._solvers import kernels, small
 from tests.solvers.conftest import assert_like
 from tests.solvers.test_systems import TYPES, definite
@@ -116,9 +115,8 @@ KINDS = [(kernels.SMALL_CHOLESKY, {}), (kernels.SMALL_LU, {"right_sides": 1})]
 @pytest.mark.parametrize(("kind", "config"), KINDS)
 @pytest.mark.parametrize("char", "fdFD")
 def test_rows_stay_in_registers_on_hopper(kind, config, char):
-    cubin, _ = find_nvrtc().compile(source(kind, char, 64, **config), OPTIONS)
-    _, local, _ = read_cubin(cubin, kind.entry)
-    assert local <= 8  # around the call of a division
+    cubin = compile_cubin(source(kind, char, 64, **config), kind.entry)
+    assert cubin.resources().local_bytes <= 8  # around the call of a division
 
 
 @pytest.mark.covering
