@@ -34,7 +34,7 @@ VARIANTS = (
     *(("gfx90a", level) for level in ("-O0", "-O3")),
     *(("gfx950", level) for level in ("-O0", "-O3")),
 )
-SAMPLE = (("gfx942", "-O1"), ("gfx942", "-O2"), ("gfx90a", "-O3"), ("gfx950", "-O0"))
+SAMPLE = (("gfx942", "-O2"), ("gfx90a", "-O3"), ("gfx950", "-O0"))
 # The order in which the waves of a workgroup take turns. Other variants run in lockstep.
 ORDERS: dict[tuple[str, str], Order] = {
     ("gfx942", "-O1"): "reverse",

@@ -125,7 +125,7 @@ CASES = [
 ]
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("a", "b", "layout", "tiles", "m", "n", "rest", "split_k"), CASES)
 def test_exact_in_any_order_of_waves_without_conflicts(
     a: str, b: str, layout: str, tiles: int, m: int, n: int, rest: int, split_k: int

@@ -97,7 +97,7 @@ def exact_cases() -> list[object]:
     ]
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(6)
 @pytest.mark.covering(apart_from=("tile_m", "tile_n", "waves_m", "waves_n", "waves_per_simd"))
 @pytest.mark.parametrize(("config", "arch", "layout", "dtype"), exact_cases())
 def test_exact_without_conflicts_or_spills(

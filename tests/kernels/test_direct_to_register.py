@@ -77,7 +77,7 @@ def every_kind():
         yield pytest.param(arch, dtype, config, layout, id=f"{arch}-{dtype}-{layout}-{turn}")
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(6)
 @pytest.mark.covering(apart_from=("tile_m", "tile_n", "waves_m", "waves_n", "waves_per_simd"))
 @pytest.mark.parametrize(("arch", "dtype", "config", "layout"), list(every_kind()))
 def test_exact_without_spills(arch, dtype, config, layout):

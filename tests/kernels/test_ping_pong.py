@@ -83,7 +83,7 @@ CASES = [
 ]
 
 
-@pytest.mark.one_in(5)
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize(("arch", "dtype", "layout", "tiles", "m", "n", "rest"), CASES)
 def test_exact_in_any_order_of_waves_without_conflicts(
     arch: str, dtype: str, layout: str, tiles: int, m: int, n: int, rest: int

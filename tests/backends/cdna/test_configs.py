@@ -97,12 +97,12 @@ def taken(target, extents, align, orders):
             yield pytest.param(config, first + second, id=f"{config.name}-{first}{second}")
 
 
-def of(extents, *, align, orders):
+def of(extents, *, align, orders, one_in=1):
     """Mark a test that runs for the configurations that take products of some extents."""
 
     def marked(test):
         test.taken = extents, align, orders
-        return pytest.mark.covering(test)
+        return pytest.mark.one_in(one_in)(pytest.mark.covering(test))
 
     return marked
 
@@ -116,7 +116,7 @@ def test_whole_tiles(cp, device, run, config, orders):
         testing.assert_gemm_exact(run(config, x1, x2, orders, out), x1, x2)
 
 
-@of(ragged, align=2, orders=ORDERS)
+@of(ragged, align=2, orders=ORDERS, one_in=2)
 def test_tails(cp, device, run, config, orders):
     """Rows begin at odd addresses."""
     dtype = (F16, BF16)[configs_for("bf16", device.target).index(config) % 2]
@@ -126,7 +126,7 @@ def test_tails(cp, device, run, config, orders):
         testing.assert_gemm_exact(run(config, x1, x2, orders, out), x1, x2)
 
 
-@of(batched, align=16, orders=["CC"])
+@of(batched, align=16, orders=["CC"], one_in=2)
 def test_batches(cp, run, config, orders):
     for m, n, k in batched(config):
         x1, x2 = testing.integer_operands((2, 1, m, k), (3, k, n), BF16)

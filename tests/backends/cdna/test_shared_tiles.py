@@ -53,6 +53,7 @@ def long_operands(cp, dtype, *, exact=True):
     return cp.asarray(x1), cp.asarray(x2), x1, x2
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("dtype", [BF16, F32, np.dtype(np.float64), np.dtype(np.int8)], ids=str)
 def test_long_k_is_selected_in_parts(cp, cdna, dtype):
     a, b, x1, x2 = long_operands(cp, dtype)
