@@ -37,8 +37,8 @@ class Copy:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         for name in ("cupygemm", "kernels"):
-            ignored = shutil.ignore_patterns("__pycache__")
-            shutil.copytree(ROOT / name, folder / name, ignore=ignored)
+            # With what is compiled: it is used where the source's time and size are the same.
+            shutil.copytree(ROOT / name, folder / name)
 
     def apply(self, diff: str, *, undo: bool = False) -> None:
         """Change the files that a diff names, or undo the change."""

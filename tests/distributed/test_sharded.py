@@ -3,7 +3,6 @@
 Integers are small, so that every order of summation gives the exact sum.
 """
 
-
 from tests.processes import devices_of
 
 SHARDED = """

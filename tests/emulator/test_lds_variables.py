@@ -31,8 +31,8 @@ KERNELS = (
 )
 
 
-def kernel_of(declarations: str) -> tuple[str, list[str]]:
-    """Return a kernel that stores where each of its variables lies."""
+def kernel_of(declarations: str, kernel: str) -> tuple[str, list[str]]:
+    """Return a kernel that stores where each of its variables lies, and their names."""
     names = [
         part.split("[")[0].split()[-1]
         for each in declarations.split(";")
@@ -44,20 +44,26 @@ def kernel_of(declarations: str) -> tuple[str, list[str]]:
         f"(__attribute__((address_space(3))) char*)&{name};\n"
         for i, name in enumerate(names)
     )
-    text = (
-        f'{TYPES}extern "C" __global__ void k(unsigned* out) {{ // {{\n{declarations}\n{body}}}\n'
-    )
-    return text, names
+    head = f'extern "C" __global__ void {kernel}(unsigned* out) {{ // {{\n'
+    return f"{head}{declarations}\n{body}}}\n", names
 
 
-@pytest.mark.parametrize(("declarations", "known"), KERNELS)
-def test_offsets_are_the_compilers(cp: ModuleType, declarations: str, known: bool) -> None:
-    text, names = kernel_of(declarations)
-    function = cp.RawModule(code=text).get_function("k")
-    out = cp.zeros(8, "u4")
+@pytest.fixture(scope="module")
+def kernels(cp: ModuleType) -> Any:
+    """The kernels k0, k1 and so on of `KERNELS`, compiled as one program."""
+    texts = [kernel_of(row[0], f"k{i}")[0] for i, row in enumerate(KERNELS)]
+    return cp.RawModule(code="".join([TYPES, *texts]))
+
+
+@pytest.mark.parametrize("number", range(len(KERNELS)))
+def test_offsets_are_the_compilers(cp: ModuleType, kernels: Any, number: int) -> None:
+    (declarations, known), kernel = KERNELS[number], f"k{number}"
+    text, names = kernel_of(declarations, kernel)
+    function, out = kernels.get_function(kernel), cp.zeros(8, "u4")
     function((1,), (1,), (out,))
-    found = {v.name: v.offset for v in variables(text, "k", function.shared_size_bytes)}
-    assert found == (dict(zip(names, out.get().tolist(), strict=False)) if known else {})
+    found = variables(TYPES + text, kernel, function.shared_size_bytes)
+    expected = dict(zip(names, out.get().tolist(), strict=False)) if known else {}
+    assert {v.name: v.offset for v in found} == expected
 
 
 @pytest.mark.parametrize(
@@ -107,19 +113,30 @@ PRIVATE = (  # declarations, and whether the array is known
 )
 
 
-@pytest.mark.parametrize(("declarations", "known"), PRIVATE)
-def test_a_private_array_begins_private_memory(
-    cp: ModuleType, declarations: str, known: bool
-) -> None:
-    text = (
-        f'{TYPES}extern "C" __global__ void k(const int* in, unsigned* out) {{\n{declarations}\n'
-        "*(volatile char*)&part[in[0]] = 1;\n"
-        "out[0] = (unsigned)(unsigned long long)(__attribute__((address_space(5))) char*)&part;\n}"
+def private_kernel(number: int) -> str:
+    """Return a kernel of `PRIVATE` that stores where its array lies."""
+    return (
+        f'extern "C" __global__ void k{number}(const int* in, unsigned* out) {{\n'
+        f"{PRIVATE[number][0]}\n*(volatile char*)&part[in[0]] = 1;\n"
+        "auto at = (__attribute__((address_space(5))) char*)&part;\n"
+        "out[0] = (unsigned)(unsigned long long)at;\n}\n"
     )
-    function = cp.RawModule(code=text).get_function("k")
-    out = cp.full(8, 99, "u4")
+
+
+@pytest.fixture(scope="module")
+def private_kernels(cp: ModuleType) -> Any:
+    return cp.RawModule(code="".join([TYPES, *map(private_kernel, range(len(PRIVATE)))]))
+
+
+@pytest.mark.parametrize("number", range(len(PRIVATE)))
+def test_a_private_array_begins_private_memory(
+    cp: ModuleType, private_kernels: Any, number: int
+) -> None:
+    kernel, known = f"k{number}", PRIVATE[number][1]
+    function, out = private_kernels.get_function(kernel), cp.full(8, 99, "u4")
     function((1,), (1,), (cp.zeros(32, "i4"), out))
-    found = private_array(text, "k", function.local_size_bytes)
+    text = TYPES + private_kernel(number)
+    found = private_array(text, kernel, function.local_size_bytes)
     assert (found is not None) == known
     if found is not None:
         assert found.name == "part"
