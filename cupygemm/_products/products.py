@@ -205,8 +205,8 @@ def tensordot(a: Any, b: Any, axes: Any = 2, *, stream: Any = None) -> Array:
     a, b : cupy.ndarray
         Operands.
     axes : int or (int or sequence of int, int or sequence of int)
-        The number N of axes, to contract the last N axes of ``a`` with the first N axes of ``b``;
-        or the contracted axes of ``a`` and those of ``b``.
+        The number N of axes, to contract the last N axes of ``a`` with the first N axes of ``b``,
+        none if it is negative; or the contracted axes of ``a`` and those of ``b``.
     stream : cupy.cuda.Stream, optional
         As for `matmul`.
 
@@ -299,10 +299,11 @@ def tensordot_axes(axes: Any, ndim_a: int, ndim_b: int) -> tuple[list[int], list
         first, second = axes
     except TypeError:
         count = operator.index(axes)
-        if not 0 <= count <= min(ndim_a, ndim_b):
+        if count > min(ndim_a, ndim_b):
             raise ValueError(
                 f"tensordot: axes = {count}, but a has {ndim_a} axes and b has {ndim_b}"
             ) from None
+        count = max(count, 0)  # as in NumPy
         return list(range(ndim_a - count, ndim_a)), list(range(count))
     found = []
     for name, given, ndim in (("a", first, ndim_a), ("b", second, ndim_b)):

@@ -114,7 +114,6 @@ def test_two_numbers_are_refused():
         (lambda f, cp: linalg.outer(f(3, 1), f(4)), ValueError, "outer: .* must have one axis"),
         (lambda f, cp: cupygemm.tensordot(f(3, 4), f(3, 4)[:2]), ValueError, "axis 0 of a, .* b"),
         (lambda f, cp: cupygemm.tensordot(f(3), f(3), 2), ValueError, "axes = 2, but a has 1 axes"),
-        (lambda f, cp: cupygemm.tensordot(f(3), f(3), -1), ValueError, "axes = -1"),
         (
             lambda f, cp: cupygemm.tensordot(f(3, 3), f(3), ([0, 0], [0, 0])),
             ValueError,
