@@ -119,7 +119,8 @@ def lu_solve(
     overwrite_b : bool
         Accepted for SciPy's signature. The operand is never overwritten.
     check_finite : bool
-        Whether to raise ValueError for NaN and infinities in ``b``.
+        Whether to raise ValueError for NaN and infinities in ``b``, and for a pivot that is no row
+        of the matrix. Otherwise, such a pivot swaps nothing.
     stream : cupy.cuda.Stream, optional
         As for `cupygemm.matmul`.
 
@@ -131,8 +132,8 @@ def lu_solve(
     Raises
     ------
     ValueError
-        If the shapes do not match, an option has none of its allowed values, or ``b`` has a NaN or
-        an infinity and `check_finite` is true.
+        If the shapes do not match, an option has none of its allowed values, or `check_finite` is
+        true and ``b`` has a NaN or an infinity, or ``piv`` has a number that is no row.
     TypeError
         If an argument is not an array on a device, or a type cannot be factored.
     """
@@ -148,7 +149,7 @@ def lu_solve(
     if x.array.size:
         factors = stacked(lu, dtype, shape)
         n = factors.n
-        order = stacked_pivots(pivots, factors.batches, shape)
+        order, no_row = stacked_pivots(pivots, factors.batches, shape)
         options = {"transposed": how > 0, "conjugate": how == 2}
         if how == 0:
             permute(x, order, inverse=False)
@@ -158,7 +159,7 @@ def lu_solve(
             substitute(factors, (0, 0), n, x, (0, 0), x.n, lower=False, **options)
             substitute(factors, (0, 0), n, x, (0, 0), x.n, lower=True, unit=True, **options)
             permute(x, order, inverse=True)
-        check_numbers(b, check_finite=check_finite)
+        check_numbers(b, no_row, check_finite=check_finite)
     return solution(x, shape, vector=vector)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any, NoReturn
 
 import numpy as np
@@ -60,21 +61,56 @@ def stacked(a: Array, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Matrices:
     )
 
 
-def stacked_pivots(pivots: Array, batches: int, shape: tuple[int, ...]) -> Array:
-    """Return pivots as (batches, n), int32."""
+def stacked_pivots(pivots: Array, batches: int, shape: tuple[int, ...]) -> tuple[Array, Array]:
+    """Return pivots as (batches, n), int32, and whether one of them is no row: (1,), int32.
+
+    Such a pivot becomes its own row, which swaps nothing: the kernels that swap rows read and write
+    where the pivots say.
+    """
     import cupy
 
     n = pivots.shape[-1]
-    if batches > 1 or pivots.ndim == 1:
-        pivots = cupy.broadcast_to(pivots, (*shape[:-2], n)) if batches > 1 else pivots
-    return cupy.ascontiguousarray(pivots.reshape(batches, n).astype("int32", copy=False))
+    if batches > 1:
+        pivots = cupy.broadcast_to(pivots, (*shape[:-2], n))
+    rows, no_row = cupy.empty(pivots.shape, "int32"), cupy.zeros(1, "int32")
+    if pivots.dtype != rows.dtype:
+        pivots = pivots.astype("int64")
+    _checked_rows()(pivots, n, rows, no_row)
+    return rows.reshape(batches, n), no_row
 
 
-def check_numbers(b: Array, *, check_finite: bool) -> None:
-    """Raise ValueError for a NaN or an infinity in the right-hand sides."""
+@functools.cache
+def _checked_rows() -> Any:
+    import cupy
+
+    return cupy.ElementwiseKernel(
+        "T pivot, int64 n",
+        "int32 row, raw int32 no_row",
+        """
+        const bool known = 0 <= pivot && pivot < n;
+        row = known ? pivot : i % n;
+        if (!known)
+            no_row[0] = 1;
+        """,
+        "cupygemm_checked_rows",
+    )
+
+
+def check_numbers(b: Array, no_row: Array | None = None, *, check_finite: bool) -> None:
+    """Raise ValueError for a NaN or an infinity in the right-hand sides, or for a wrong pivot.
+
+    Parameters
+    ----------
+    b : cupy.ndarray
+    no_row : cupy.ndarray, optional
+        From `stacked_pivots`.
+    check_finite : bool
+        Whether to check anything: that waits for the device.
+    """
     if check_finite:
         flag = finite_flag(b)
-        fetch(flag[:0], flag)
+        if fetch(flag[:0] if no_row is None else no_row, flag).any():
+            raise ValueError("lu_solve: piv has a pivot that is no row of the matrix")
 
 
 def solution(x: Matrices, shape: tuple[int, ...], *, vector: bool) -> Array:

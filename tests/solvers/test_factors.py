@@ -84,6 +84,30 @@ def test_lu_in_small_blocks(cp, draw, small_blocks, dtype):
         assert_like(got, np.linalg.solve(matrix, b), factor=20000)
 
 
+@pytest.mark.parametrize(
+    ("n", "dtype"), [(6, "int64"), (6, "uint8"), (6, "float64"), (300, "int32")]
+)
+def test_pivots_of_any_order_and_type(cp, draw, n, dtype):
+    """Rows may be swapped with earlier ones, also of another block: `lu_factor` never does that."""
+    lu, b = draw((n, n)) / n + np.eye(n), draw((n, 2))
+    pivots = np.random.default_rng(n).integers(0, n, n).astype(dtype)
+    for trans in (0, 1):
+        expected = scipy.linalg.lu_solve((lu, pivots), b, trans)
+        got = linalg.lu_solve((cp.asarray(lu), cp.asarray(pivots)), cp.asarray(b), trans)
+        assert_like(got, expected, factor=2000)
+
+
+@pytest.mark.parametrize("wrong", [-1, 3, 1 << 30, 1 << 32])
+def test_pivots_that_are_no_rows(cp, wrong):
+    pivots = cp.asarray([[0, 1, 2], [0, wrong, 2]])
+    factors = (cp.stack([cp.eye(3), 2 * cp.eye(3)]), pivots)
+    b = cp.asarray([[1.0], [2.0], [3.0]])
+    with pytest.raises(ValueError, match="lu_solve: piv has a pivot that is no row of the matrix"):
+        linalg.lu_solve(factors, b)
+    got = linalg.lu_solve(factors, b, check_finite=False)  # the device is not asked
+    assert got.get()[..., 0].tolist() == [[1, 2, 3], [0.5, 1, 1.5]]
+
+
 def test_pivots_of_ties_and_of_zeros(cp):
     a = np.array([[1.0, 2, 3], [-1, 1, 1], [1, 5, 2]])
     assert linalg.lu_factor(cp.asarray(a))[1].get().tolist() == [0, 1, 2]

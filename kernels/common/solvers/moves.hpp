@@ -23,7 +23,7 @@ template <u32 max_pivots> CUPYGEMM_INLINE Move traced_move(const u32 *pivots, u3
     if (i >= count || from >= count)
         return {none, none};
     u32 destination = beyond ? pivots[i] : first + i;
-    if (beyond && (i < from || destination < first + count))
+    if (beyond && (i < from || destination - first < count))
         return {none, none}; // one of the swapped rows, or not displaced
     u32 source = destination;
     bool again = false; // a later swap with this row has the same destination
