@@ -34,12 +34,17 @@ def severities(error: Names, warn: Names, off: Names) -> Iterator[None]:
 
     before = os.environ.get(checking.VARIABLE)
     chosen = {"error": error, "warn": warn, "off": off}
+    checking.policy()  # raises if the environment's value is wrong
+    for severity, names in chosen.items():
+        try:
+            checking.Policy().changed(dict.fromkeys(names or (), severity))
+        except ValueError as err:
+            raise ValueError(f"--{severity}: {err}") from None
     words = [f"{name}={severity}" for severity, names in chosen.items() for name in names or ()]
     switched_off = [f"{name}=off" for name in checking.UNCHECKED] if before == "0" else []
     kept = [before] if before and before not in ("0", "1") else switched_off
     os.environ[checking.VARIABLE] = ",".join([*kept, *words])
     try:
-        checking.policy()
         yield
     finally:
         if before is None:

@@ -128,7 +128,11 @@ def test_a_module(tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         (["missing.py"], "missing.py does not exist"),
-        (["--warn", "bound", __file__], "the emulated device has no check 'bound'"),
+        (
+            ["--warn", "bound", __file__],
+            "cupygemm check: --warn: the emulated device has no check 'bound'",
+        ),
+        (["--off", "races=off", __file__], "--off: the emulated device has no check 'races=off'"),
     ],
 )
 def test_what_cannot_start_is_named(
@@ -139,6 +143,15 @@ def test_what_cannot_start_is_named(
     result = CliRunner().invoke(cli.app, ["check", *arguments])
     assert result.exit_code == 2
     assert message in result.stderr
+
+
+def test_the_environment_is_blamed_for_its_own_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUPYGEMM_EMULATE_CHECKS", "bound=warn")
+    result = CliRunner().invoke(cli.app, ["check", "--off", "races", __file__])
+    assert result.exit_code == 2
+    assert (
+        "check: CUPYGEMM_EMULATE_CHECKS='bound=warn': the emulated device has no" in result.stderr
+    )
 
 
 def test_a_target_that_cannot_be_emulated_is_named() -> None:
