@@ -98,7 +98,8 @@ def raise_singular(function: str, info: np.ndarray[Any, Any]) -> None:
     if (failed := _first(info)) is not None:
         which, column = failed
         raise np.linalg.LinAlgError(
-            f"{function}: Singular matrix{_of(which, info)}: pivot {column - 1} is zero"
+            f"{function}: Singular matrix{_of(which, info)}: it is exactly singular, as pivot "
+            f"{column - 1} is zero"
         )
 
 
