@@ -5,10 +5,10 @@
 #ifndef CUPYGEMM_LDS_SHADOW_H
 #define CUPYGEMM_LDS_SHADOW_H
 
-#include "definedness.h"
 #include "lanes.h"
 #include "lds_stretch.h"
 #include "shadow.h"
+#include "stored_definedness.h"
 
 static inline bool same_records(const struct record *r, const struct record *expected, int n) {
     uint64_t different = 0;

@@ -1,8 +1,8 @@
 /* The state of a batch of waves as C sees it, and what every memory instruction needs of it.
  *
- * `struct machine` and `struct operation` are mirrored by units/machine.py, field for field. A C
- * function executes one instruction for a list of waves, one wave after another and lane 0
- * first. It returns 0, or the code of the fault that it stopped at, described in `struct fault`. */
+ * `struct machine` is mirrored by units/machine.py, field for field. A C function executes one
+ * instruction for a list of waves, one wave after another and lane 0 first. It returns 0, or the
+ * code of the fault that it stopped at, described in `struct fault`. */
 #ifndef CUPYGEMM_MACHINE_H
 #define CUPYGEMM_MACHINE_H
 
@@ -11,7 +11,9 @@
 #include <stdint.h>
 #include <string.h>
 
-enum { LANES = 64, EXEC = 126, M0 = 124, VCC = 106, MAX_WAVES = 16, HISTORY = 256 };
+#include "operation.h"
+
+enum { EXEC = 126, M0 = 124, VCC = 106, MAX_WAVES = 16, HISTORY = 256 };
 enum { GRANULE = 16, LINE = 128, RELEASES = 16 };
 enum { COARSEST = 4 };  /* shadow_shift of the largest granules of LDS */
 enum { TOGETHER = 64 }; /* granules of LDS with one record, at most */
@@ -225,63 +227,6 @@ struct machine {
 struct waves {
     const int64_t *ids;
     int64_t first, step, count;
-};
-
-enum space { GLOBAL, FLAT, SCRATCH, BUFFER, LDS };
-enum kind { LOAD, STORE, ATOMIC, LOAD_TO_LDS, TRANSPOSE, PERMUTE, BPERMUTE, SWIZZLE, APPEND };
-
-/* What a lane's data look like in memory and in its registers. */
-enum format { DWORDS, U8, S8, U16, S16, U8_LOW, S8_LOW, U16_LOW, U8_HIGH, S8_HIGH, U16_HIGH };
-
-enum atomic {
-    SWAP,
-    CMPSWAP,
-    ADD,
-    SUB,
-    RSUB,
-    SMIN,
-    UMIN,
-    SMAX,
-    UMAX,
-    AND,
-    OR,
-    XOR,
-    INC,
-    DEC,
-    MSKOR,
-    WRAP,
-    FADD,
-    FMIN,
-    FMAX,
-    FCMPSWAP,
-    PK_ADD_F16,
-    PK_ADD_BF16,
-    CONDXCHG,
-};
-
-/* An instruction with its operands resolved. Registers are rows of the register files, -1 for
- * none. */
-struct operation {
-    int32_t space, kind, format, atomic;
-    int32_t dwords;  /* registers of one access */
-    int32_t bytes;   /* of memory that one access of a lane touches */
-    int32_t address; /* first VGPR of the address */
-    int32_t wide;    /* the address is 64 bits */
-    int32_t data;    /* first register stored, or first operand of an atomic */
-    int32_t data2;   /* second operand of an atomic, or second value stored */
-    int32_t result;  /* first register loaded or returned */
-    int32_t scalar;  /* SADDR, SOFFSET or SBASE register */
-    int32_t resource;
-    int32_t offen, idxen;
-    int32_t pair;         /* DS: two accesses, at `offset` and `offset2` */
-    int32_t element_bits; /* of a transposing read */
-    int32_t add_lane;     /* DS: the address is M0 + 4 * lane */
-    int32_t coherent;     /* goes past the caches: an atomic load or store */
-    int32_t updates;      /* stores what was read there, plus something (units/updates.py) */
-    int64_t offset, offset2;
-    uint32_t m0_mask;     /* bits of M0 that are an LDS address */
-    uint32_t constant;    /* added to a buffer address with SOFFSET */
-    uint8_t lanes[LANES]; /* source lane of a swizzle */
 };
 
 /* Arrays of lanes begin at a cache line, so that no vector crosses two. */

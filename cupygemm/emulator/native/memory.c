@@ -5,12 +5,12 @@
  * Device addresses are host addresses. Private memory is kept per lane, unswizzled. */
 #include "addresses.h"
 #include "barrier_lanes.h"
-#include "definedness.h"
 #include "global_shadow.h"
 #include "lane_races.h"
 #include "lanes.h"
 #include "lds_blocks.h"
 #include "lds_flags.h"
+#include "stored_definedness.h"
 
 int64_t memory_changes;
 
@@ -367,32 +367,6 @@ int vector_memory(struct machine *m, const struct operation *op, const int64_t *
         }
     }
     return OK;
-}
-
-/* What of `records` and `lines`, which begin at address `base`, a copy or a fill of [start, end)
- * races with, in the launches of some intervals. Returns whether there is such an access: its
- * address, its time, its pc, whether it writes. */
-int find_rival(struct global_record *records, struct line_record *lines, uint64_t base,
-               uint64_t start, uint64_t end, int writes, const struct interval *rivals,
-               int64_t count, int64_t *found) {
-    for (uint64_t place = start & ~(uint64_t)(GRANULE - 1); place < end; place += GRANULE) {
-        const struct global_record *r = record_at(records, lines, place - base);
-        uint64_t first = place > start ? place : start;
-        uint64_t last = place + GRANULE < end ? place + GRANULE : end;
-        uint32_t bytes = bytes_in(place, first, (int)(last - first));
-        const struct site *sites[] = {&r->write, &r->read, &r->other_read};
-        for (int i = 0; i < (writes ? 3 : 1); i++) {
-            uint32_t common = bytes_of_site(sites[i]) & bytes;
-            if (!common || !within(rivals, count, sites[i]->time))
-                continue;
-            found[0] = (int64_t)place + __builtin_ctz(common);
-            found[1] = sites[i]->time;
-            found[2] = 4 * (int64_t)(sites[i]->pc & PC_BITS);
-            found[3] = i == 0;
-            return 1;
-        }
-    }
-    return 0;
 }
 
 /* Sizes of the structures that Python mirrors. */

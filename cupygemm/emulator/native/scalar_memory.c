@@ -1,9 +1,9 @@
 /* SMEM instructions. Rules: AMD's "CDNA3 Instruction Set Architecture", chapter 8 (scalar
  * memory). */
 #include "addresses.h"
-#include "definedness.h"
 #include "global_shadow.h"
 #include "lanes.h"
+#include "stored_definedness.h"
 
 /* Returns whether something is undefined. */
 static bool note_scalar_load(struct machine *m, const struct operation *op, int64_t wave,

@@ -1,10 +1,10 @@
 """The interface of the memory units to C: a batch's arrays and an instruction's operands.
 
-`Machine` and `Operation` mirror `struct machine` and `struct operation` of native/machine.h, field
-for field. A machine is created once per batch and kept in ``State.units["machine"]``. It points
-into the state's arrays, which are updated in place and never replaced. It also holds the shadow
-memory of LDS, which records the last accesses to each 16 bytes; the granules become 8 bytes to 1
-when the kernel first makes a narrower or misaligned access.
+`Machine` mirrors `struct machine` of native/machine.h, field for field, and `Operation` mirrors
+`struct operation` of native/operation.h. A machine is created once per batch and kept in
+``State.units["machine"]``. It points into the state's arrays, which are updated in place and never
+replaced. It also holds the shadow memory of LDS, which records the last accesses to each 16 bytes;
+the granules become 8 bytes to 1 when the kernel first makes a narrower or misaligned access.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from cupygemm.emulator.units.structures import members
 
 
 def _enumeration(names: str) -> dict[str, int]:
-    """Return the values of an enumeration of native/machine.h, whose order `names` repeats."""
+    """Return the values of an enumeration of native/operation.h, whose order `names` repeats."""
     return {name: value for value, name in enumerate(names.split())}
 
 
