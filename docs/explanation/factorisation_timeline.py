@@ -64,7 +64,7 @@ def profiled() -> tuple[list[tuple[str, float]], list[tuple[int, str]]]:
     with cupygemm.emulator.profile() as profile:
 
         @contextmanager
-        def marked(work: Callable[[], object], units: int) -> Iterator[None]:
+        def marked(work: Callable[[], object], *_: int) -> Iterator[None]:
             marks.append((len(profile.launches), "fork"))
             work()
             marks.append((len(profile.launches), "back"))
