@@ -60,7 +60,7 @@ def profiled() -> tuple[list[tuple[str, float]], list[tuple[int, str]]]:
     marks: list[tuple[int, str]] = []
     a = cp.asarray(np.random.default_rng(0).standard_normal((N, N)))
     matrices = copied(a, a.dtype)
-    blocks.LIMITS = replace(blocks.LIMITS, ahead=64)
+    blocks.LIMITS = replace(blocks.LIMITS, ahead=64, tail=64)
     with cupygemm.emulator.profile() as profile:
 
         @contextmanager
