@@ -3,9 +3,9 @@
 // Each of eight warps has 16 rows. The first warp factors the 8 x 8 block on the diagonal and
 // inverts the factor, while the others subtract the products with the block before:
 //
-//   warp 0   | factor block b            | rows of b | products with b in b + 1 | factor block b + 1
-//   others   | products with block b - 1 | rows of b | products with b in b + 1 | products with b
-//            |    in b + 1, b + 2, ...   |                                      |   in b + 2, ...
+//   warp 0  | factor block b            | rows of b | products with b in b + 1 | factor block b + 1
+//   others  | products with block b - 1 | rows of b | products with b in b + 1 | products with b
+//           |    in b + 1, b + 2, ...   |           |                          |   in b + 2, ...
 //
 // So only two products of 8 k lie between one block on the diagonal and the next. The first warp
 // has the first rows, and hardly any products to subtract.
@@ -74,10 +74,10 @@ CUPYGEMM_INLINE bool is_exact(const S (&x)[block], u32 lane) {
 // lane's elements of block b of the factor, `inverted(b)` the inverse on its diagonal, `counts(b)`
 // says that all warps have done so with the blocks before b, and `fails(column)` that a pivot is
 // not positive.
-template <u32 places, class Store, class Invert, class Count, class Fail> CUPYGEMM_INLINE void
-factor_diagonal_tile(const DiagonalShared &shared, RowsOfTile<places> &tile, u32 columns,
-                     const Store &stored, const Invert &inverted, const Count &counts,
-                     const Fail &fails) {
+template <u32 places, class Store, class Invert, class Count, class Fail>
+CUPYGEMM_INLINE void factor_diagonal_tile(const DiagonalShared &shared, RowsOfTile<places> &tile,
+                                          u32 columns, const Store &stored, const Invert &inverted,
+                                          const Count &counts, const Fail &fails) {
     constexpr bool leads = places == 2;
     const u32 lane = tile.lane, last = tile.last;
     RowsOfBlock<S> rows;

@@ -19,8 +19,7 @@ template <class Real> struct alignas(16) Vector {
 };
 
 // Load adjacent elements that begin at a multiple of 16 bytes.
-template <class Real, u32 count>
-CUPYGEMM_INLINE void load_row(Real (&x)[count], const Real *from) {
+template <class Real, u32 count> CUPYGEMM_INLINE void load_row(Real (&x)[count], const Real *from) {
     using Along = Vector<Real>;
 #pragma unroll
     for (u32 k = 0; k < count; k += Along::size) {
@@ -92,8 +91,8 @@ template <> struct RowsOfBlock<float> {
         for (u32 k = 0; k < block; ++k)
 #pragma unroll
             for (u32 e = 0; e < 4; ++e)
-                sum[e] = fma_of(subtracts ? -row[e / 2][k] : row[e / 2][k], right.row[e % 2][k],
-                                sum[e]);
+                sum[e] =
+                    fma_of(subtracts ? -row[e / 2][k] : row[e / 2][k], right.row[e % 2][k], sum[e]);
 #pragma unroll
         for (u32 e = 0; e < 4; ++e)
             d[e] = sum[e];

@@ -11,9 +11,9 @@
 // Thread blocks claim tiles column by column. A tile waits only for tiles that were claimed before
 // it, so any number of resident thread blocks makes progress. Each row of tiles has a counter of
 // its finished slabs of 16 columns. In a factorisation, the tile on the diagonal is factored
-// instead (diagonal_tile.cuh). It and the two tiles below it are stored slab by slab, since the next
-// tile on the diagonal and the one below wait for them: those are updated, and tiles are solved
-// (tile_below.cuh), while the first is factored.
+// instead (diagonal_tile.cuh). It and the two tiles below it are stored slab by slab, since the
+// next tile on the diagonal and the one below wait for them: those are updated, and tiles are
+// solved (tile_below.cuh), while the first is factored.
 //
 // A tile is solved by blocks of 8 columns, with the inverses of T's blocks on the diagonal if these
 // are accurate; otherwise, one thread substitutes each row. Products do the rest. The sums of an
@@ -102,9 +102,9 @@ CUPYGEMM_INLINE void take_rows(const Shared &shared, const Sums &sums, RowsOfTil
 
 // Store a lane's elements of a block of columns that are inside the matrix, and not above its
 // diagonal.
-template <u32 places>
-CUPYGEMM_INLINE void store_block(const SolveTilesArgs &args, const Tile &tile,
-                                 const RowsOfTile<places> &rows, const S (&x)[4], u32 b) {
+template <u32 places> CUPYGEMM_INLINE void store_block(const SolveTilesArgs &args, const Tile &tile,
+                                                       const RowsOfTile<places> &rows,
+                                                       const S (&x)[4], u32 b) {
     const i64 row = Config::rows_adjacent ? 1 : args.c_row;
     const i64 column = Config::rows_adjacent ? args.c_column : 1;
     const u32 inside = tile.x.rows - tile.p * tile_rows;

@@ -4,8 +4,8 @@
 // Slabs of 16 columns of T are copied to shared memory as soon as they are finished, and the
 // inverses of their two blocks on the diagonal, by which a block of columns is multiplied:
 //
-//   copy slab 0 | rows of blocks 0 and 1, stored | their products, for all columns behind
-//               | copy slab 1, if it is finished                        | rows of blocks 2 and 3 | ...
+//   copy slab 0 | rows of blocks 0 and 1, stored | their products, for all columns behind | ...
+//               | copy slab 1, if it is finished                                          |
 #pragma once
 
 #include "hopper/rows_of_tile.cuh"
@@ -15,8 +15,8 @@ namespace cupygemm {
 
 constexpr u32 blocks_per_slab = slab / block;
 constexpr u32 inverse_elements = block * block; // by row; element 1 says not to use it
-using BlockOfTriangle = TileOperand<S, tile_rows, block, false, Config::triangle_together,
-                                    Config::threads>;
+using BlockOfTriangle =
+    TileOperand<S, tile_rows, block, false, Config::triangle_together, Config::threads>;
 
 // A slab of T in shared memory: its blocks by row, with their inverses.
 struct SlabOfTriangle {
@@ -112,9 +112,10 @@ CUPYGEMM_INLINE void solve_block(const RowsOfTile<tile_blocks> &tile, const S *t
 
 // Solve for the tile. `stored(x, b)` stores a lane's elements of block b, and `counts(s)` says that
 // slab s of all warps is stored, if another tile waits for it.
-template <class Store, class Count> CUPYGEMM_INLINE void
-solve_below(SlabsOfTriangle &slabs, RowsOfTile<tile_blocks> &tile, S *shown, S *solution,
-            bool is_awaited, const Store &stored, const Count &counts) {
+template <class Store, class Count>
+CUPYGEMM_INLINE void solve_below(SlabsOfTriangle &slabs, RowsOfTile<tile_blocks> &tile, S *shown,
+                                 S *solution, bool is_awaited, const Store &stored,
+                                 const Count &counts) {
 #pragma unroll 1
     for (u32 s = 0; s < slabs_per_tile; ++s) {
         const SlabOfTriangle &triangle = slabs.take(s);

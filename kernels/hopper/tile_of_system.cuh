@@ -1,4 +1,5 @@
-// A tile of a triangular system, X = C T^-T, when the products are done: T(q, q) is in shared memory.
+// A tile of a triangular system, X = C T^-T, when the products are done. T(q, q) is then in shared
+// memory.
 //
 // All 8 x 8 blocks on T's diagonal are inverted if that is accurate. Otherwise, each of 128 threads
 // substitutes a row, by blocks of 8 columns.
