@@ -25,6 +25,7 @@
 #pragma once
 
 #include "common/solvers/gram_sums.hpp"
+#include "common/solvers/small_triangles.hpp"
 
 namespace cupygemm {
 
@@ -34,10 +35,10 @@ struct QrProducts {
     using Places = typename Sums::Places;
     static constexpr u32 groups = threads / 32, num_parts = minimum(groups, 4u);
     static constexpr u32 share = ceil_div(Places::count, size); // the sums that a workgroup adds
-    static constexpr u32 pitch = width + 2, chunk = 8;
     static constexpr u32 of_thread = ceil_div(width * width, threads); // elements of a square
-    static_assert(width % chunk == 0, "columns are taken by chunks");
-    using Square = S[width][pitch];
+    using Triangles = SmallTriangles<S, width>;
+    static constexpr u32 pitch = Triangles::pitch, chunk = Triangles::chunk;
+    using Square = typename Triangles::Square;
 
     union alignas(16) Region {
         S stages[groups][Sums::lines][Sums::pitch]; // some rows of 32 threads
@@ -91,14 +92,14 @@ struct QrProducts {
                 return false;
             is_last = pass == 1 || !takes_two;
             if (is_last) {
-                multiply(region.w, region.top, r, thread);
+                Triangles::multiply(region.w, region.top, r, thread, threads);
                 workgroup_barrier(); // U R is in shared memory
                 if (thread < width)
                     inverses[thread] = inverse(region.w[thread][thread]);
                 workgroup_barrier(); // the inverses of its diagonal, too
             }
             const Square &divisor = is_last ? region.w : first;
-            substitute(
+            Triangles::substitute(
                 row, [&](u32 j, u32 i) { return divisor[j][i]; },
                 [&](u32 j) { return inverses[j]; });
         }
@@ -106,7 +107,7 @@ struct QrProducts {
             return true;
         if (takes_two) {
             workgroup_barrier(); // U R2 has been read
-            multiply(region.w, gram, first, thread);
+            Triangles::multiply(region.w, gram, first, thread, threads);
             workgroup_barrier(); // R2 R1 is in shared memory
         }
         if (group == 0)
@@ -251,7 +252,7 @@ private:
         refuse_unless(is_fine);
     }
 
-    // The loops below go through columns by `chunk`; the registers of the next one come first then.
+    // The loops below go through columns by `chunk` (small_triangles.hpp).
 
     // Replace G by R, R^T R = G. A lane has a column. Called by 32 threads.
     CUPYGEMM_INLINE void cholesky(Square &g, u32 lane) {
@@ -278,90 +279,11 @@ private:
                 if (lane == k)
                     inverses[k] = inverse;
                 wave_barrier(); // row k of R is in shared memory
-                update(x, j, base, element, g[k]);
+                Triangles::update(x, j, base, element, g[k]);
             }
-            rotate(x);
+            Triangles::rotate(x);
         }
         refuse_unless(is_fine);
-    }
-
-    // Subtract `factor` times a row from the registers behind number j.
-    CUPYGEMM_INLINE static void update(S (&x)[width], u32 j, u32 base, S factor,
-                                       const S (&row)[pitch]) {
-#pragma unroll
-        for (u32 i = 1; i < chunk; ++i)
-            if (i > j)
-                x[i] = minus_product(x[i], factor, row[base + i]);
-#pragma unroll
-        for (u32 at = chunk; at < width; at += chunk)
-            if (base + at < width)
-#pragma unroll
-                for (u32 i = 0; i < chunk; ++i)
-                    x[at + i] = minus_product(x[at + i], factor, row[base + at + i]);
-    }
-
-    CUPYGEMM_INLINE static void rotate(S (&x)[width]) {
-        S finished[chunk];
-#pragma unroll
-        for (u32 i = 0; i < chunk; ++i)
-            finished[i] = x[i];
-#pragma unroll
-        for (u32 i = chunk; i < width; ++i)
-            x[i - chunk] = x[i];
-#pragma unroll
-        for (u32 i = 0; i < chunk; ++i)
-            x[width - chunk + i] = finished[i];
-    }
-
-    // Replace rows x by x R^-1: element(j, i) returns an element of R, and inverse(j) the inverse
-    // of one of its diagonal.
-    template <u32 rows, class Element, class Inverse> CUPYGEMM_INLINE static void
-    substitute(S (&row)[rows][width], const Element &element, const Inverse &inverse) {
-#pragma unroll 1
-        for (u32 base = 0; base < width; base += chunk) {
-#pragma unroll
-            for (u32 j = 0; j < chunk; ++j) {
-                const S scale = inverse(base + j);
-#pragma unroll
-                for (u32 own = 0; own < rows; ++own)
-                    row[own][j] = times(row[own][j], scale);
-#pragma unroll
-                for (u32 i = j + 1; i < chunk; ++i) {
-                    const S factor = element(base + j, base + i);
-#pragma unroll
-                    for (u32 own = 0; own < rows; ++own)
-                        row[own][i] = minus_product(row[own][i], factor, row[own][j]);
-                }
-            }
-#pragma unroll
-            for (u32 at = chunk; at < width; at += chunk)
-                if (base + at < width)
-#pragma unroll
-                    for (u32 j = 0; j < chunk; ++j)
-#pragma unroll
-                        for (u32 i = 0; i < chunk; ++i) {
-                            const S factor = element(base + j, base + at + i);
-#pragma unroll
-                            for (u32 own = 0; own < rows; ++own)
-                                row[own][at + i] =
-                                    minus_product(row[own][at + i], factor, row[own][j]);
-                        }
-#pragma unroll
-            for (u32 own = 0; own < rows; ++own)
-                rotate(row[own]);
-        }
-    }
-
-    // The product of the upper triangles of two squares. Called by every thread.
-    CUPYGEMM_INLINE static void multiply(Square &to, const Square &x, const Square &y, u32 thread) {
-        for (u32 at = thread; at < width * width; at += threads) {
-            const u32 i = at / width, j = at % width;
-            S sum{};
-#pragma unroll 4
-            for (u32 k = i; k <= j; ++k)
-                sum = plus_product(sum, x[i][k], y[k][j]);
-            to[i][j] = sum;
-        }
     }
 
     // Compute V1 and U from the first rows, which are to be divided by R. A lane has a row. Called
@@ -374,7 +296,8 @@ private:
         for (u32 k = 0; k < width; ++k)
             x[0][k] = region.top[own][k];
         wave_barrier(); // the first rows have been read, and R is in shared memory
-        substitute(x, [&](u32 j, u32 i) { return r[j][i]; }, [&](u32 j) { return inverses[j]; });
+        Triangles::substitute(
+            x, [&](u32 j, u32 i) { return r[j][i]; }, [&](u32 j) { return inverses[j]; });
         S(&y)[width] = x[0];
 #pragma unroll 1
         for (u32 base = 0; base < width; base += chunk) {
@@ -396,9 +319,9 @@ private:
                 const S factor = own > k ? times(y[j], inverse_of_u) : 0;
                 if (own > k && lane < width)
                     region.top[own][k] = factor;
-                update(y, j, base, factor, region.top[k]);
+                Triangles::update(y, j, base, factor, region.top[k]);
             }
-            rotate(y);
+            Triangles::rotate(y);
         }
         refuse_unless(is_fine);
     }
@@ -421,7 +344,8 @@ private:
 #pragma unroll
         for (u32 j = 0; j < width; ++j)
             x[0][j] = j >= own ? negated(times(region.top[own][j], signs[j])) : 0;
-        substitute(x, [&](u32 j, u32 i) { return region.top[i][j]; }, [](u32) -> S { return 1; });
+        Triangles::substitute(
+            x, [&](u32 j, u32 i) { return region.top[i][j]; }, [](u32) -> S { return 1; });
         if (lane < width)
 #pragma unroll
             for (u32 j = 0; j < width; ++j)
