@@ -9,7 +9,7 @@ import pytest
 
 from cupygemm._build.toolchain import CompileError, Toolchain, find_toolchain
 from cupygemm.emulator.runtime import compile as compiler
-from cupygemm.emulator.runtime import cxx_library, precompiled
+from cupygemm.emulator.runtime import cxx_library, precompiled, unwritten
 
 TARGET = "gfx942"
 PROGRAM = """#include <cupy/complex.cuh>
@@ -105,6 +105,49 @@ def test_damaged_headers_are_not_used(
     monkeypatch.setattr(precompiled, "_precompile", lambda *_: (damaged, ""))
     assert b"twice" in compilation(PROGRAM)
     assert compilation.precompiled == [True, False]
+
+
+UNWRITTEN = """
+extern "C" __global__ void k(const float* x, float* y, int n) {
+    float sums[4];
+    for (int i = 0; i < n; i++) sums[i] = x[i];
+    for (int i = 0; i < 4; i++) y[i] = sums[i];
+}
+"""
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+def test_programs_with_markers_take_precompiled_headers_too(
+    compilation: Compilation, monkeypatch: pytest.MonkeyPatch, damaged: bool
+) -> None:
+    tries: list[bool] = []
+    compile_to_ir = Toolchain.compile_to_ir
+
+    def record(toolchain: Toolchain, *args: Any, options: list[str], **kwargs: Any) -> None:
+        tries.append("-include-pch" in options)
+        compile_to_ir(toolchain, *args, options=options, **kwargs)
+
+    monkeypatch.setattr(Toolchain, "compile_to_ir", record)
+    compilation.file.write_text(UNWRITTEN)
+    given = compilation.program()
+    arguments = compiler._arguments(given, cxx_library.SMALL)
+    if damaged:
+        file = compilation.file.with_name("damaged.pch")
+        file.write_bytes(b"CPCH")
+        monkeypatch.setattr(precompiled, "_precompile", lambda *_: (file, ""))
+    headers = given._headers(cxx_library.SMALL, arguments)
+    codes = []
+    for ways in (precompiled.ways(headers, arguments), precompiled.ways(None, arguments)):
+        assert unwritten.compile_marked(
+            given.toolchain,
+            compilation.file,
+            compilation.object_file,
+            target_name=TARGET,
+            ways=ways,
+        )
+        codes.append(compilation.object_file.read_bytes())
+    assert tries == ([True, False, False] if damaged else [True, False])
+    assert codes[0] == codes[1]
 
 
 def test_the_diagnostics_are_those_of_the_full_program(compilation: Compilation) -> None:

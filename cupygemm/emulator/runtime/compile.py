@@ -254,8 +254,9 @@ class _Program:
         lowered = _lowered(object_file, self.expressions)
         found = source_findings.comments(read_source(file), log.replace(f"{file.parent}/", ""))
         marked = file.with_name("marked.o")
+        ways = precompiled.ways(headers, arguments)
         if self.keeps_source and unwritten.compile_marked(
-            toolchain, file, marked, target_name=self.target_name, options=arguments
+            toolchain, file, marked, target_name=self.target_name, ways=ways
         ):
             object_file = marked
         objects = [object_file, self._comments(found)]

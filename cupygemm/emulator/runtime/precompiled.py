@@ -12,6 +12,7 @@ text, including their macros, and the program's own.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import re
 import tempfile
@@ -129,13 +130,20 @@ def compile_to_object(
     CompileError
         With the compiler's log.
     """
-    if headers is not None:
-        options = ["-include-pch", str(headers.file), *arguments[len(IMPLICIT) :]]
-        try:
+    *shared, whole = ways(headers, arguments)
+    for options in shared:
+        # If it is the program's fault, the diagnostics below say so.
+        with contextlib.suppress(CompileError):
             return toolchain.compile_to_object(file, output, target=target_name, options=options)
-        except CompileError:
-            pass  # if it is the program's fault, the diagnostics below say so
-    return toolchain.compile_to_object(file, output, target=target_name, options=arguments)
+    return toolchain.compile_to_object(file, output, target=target_name, options=whole)
+
+
+def ways(headers: Headers | None, arguments: Sequence[str]) -> list[list[str]]:
+    """Return options to try in this order: with precompiled headers, if there are any; without."""
+    whole = list(arguments)
+    if headers is None:
+        return [whole]
+    return [["-include-pch", str(headers.file), *whole[len(IMPLICIT) :]], whole]
 
 
 @functools.lru_cache(maxsize=64)

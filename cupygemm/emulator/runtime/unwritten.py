@@ -14,6 +14,7 @@ compiler does not see through is no finding.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -48,7 +49,12 @@ _BITS = {"half": 16, "bfloat": 16, "float": 32, "double": 64, "ptr": 64}
 
 
 def compile_marked(
-    toolchain: Toolchain, file: Path, output: Path, *, target_name: str, options: Sequence[str]
+    toolchain: Toolchain,
+    file: Path,
+    output: Path,
+    *,
+    target_name: str,
+    ways: Sequence[Sequence[str]],
 ) -> bool:
     """Compile a program with markers to an object file; return whether any is left in it.
 
@@ -59,14 +65,14 @@ def compile_marked(
         The program, which compiles, in a folder of its own, and what to write.
     target_name : str
         LLVM's name of the processor.
-    options : sequence of str
-        The compiler's.
+    ways : sequence of sequences of str
+        The compiler's options, of which the first are used that compile it.
     """
     if not may_be_unwritten(read_source(file)):
         return False
     ir = file.with_name("marked.ll")
     try:
-        toolchain.compile_to_ir(file, ir, target=target_name, options=options)
+        options = _compile_to_ir(toolchain, file, ir, target_name, ways)
         marked = with_markers(ir.read_text())
         if marked is None:
             return False
@@ -76,6 +82,18 @@ def compile_marked(
     except CompileError:  # as where the markers need more registers than there are
         return False
     return has_markers(output.read_bytes())
+
+
+def _compile_to_ir(
+    toolchain: Toolchain, file: Path, ir: Path, target_name: str, ways: Sequence[Sequence[str]]
+) -> Sequence[str]:
+    """Compile a program to LLVM IR, and return the options that did."""
+    for options in ways[:-1]:
+        with contextlib.suppress(CompileError):
+            toolchain.compile_to_ir(file, ir, target=target_name, options=options)
+            return options
+    toolchain.compile_to_ir(file, ir, target=target_name, options=ways[-1])
+    return ways[-1]
 
 
 def may_be_unwritten(source: str) -> bool:
