@@ -12,6 +12,7 @@ import pytest
 
 from cupygemm.emulator.host_libraries import rand_distributions
 from cupygemm.emulator.host_libraries.rand_engines import Engines, Mrg32k3a, Xorwow, philox
+from tests.tables import swept
 
 pytestmark = pytest.mark.usefixtures("cp")
 SOURCE = r"""
@@ -65,10 +66,15 @@ extern "C" __global__ void skip(unsigned* x) {
     x[4] = hiprand(&first), x[5] = hiprand(&second);
 }
 """
+STATES = {
+    "philox": "hiprandStatePhilox4_32_10_t",
+    "xorwow": "hiprandState_t",
+    "mrg": "hiprandStateMRG32k3a_t",
+}
 POISSON = r"""
 #include <hiprand/hiprand_kernel.h>
-template <typename State> __device__ void draw(double lambda, unsigned* counts, double* uniform,
-                                               double* normal) {
+extern "C" __global__ void numbers(double lambda, unsigned* counts, double* uniform,
+                                   double* normal) {
     State one, other, third;
     hiprand_init(99, threadIdx.x, 0, &one);
     other = third = one;
@@ -76,14 +82,8 @@ template <typename State> __device__ void draw(double lambda, unsigned* counts, 
     for (int i = 0; i < 99; ++i) uniform[99 * threadIdx.x + i] = hiprand_uniform_double(&other);
     for (int i = 0; i < 8; ++i) normal[8 * threadIdx.x + i] = hiprand_normal_double(&third);
 }
-#define DRAW(name, State)                                                                          \
-    extern "C" __global__ void name(double lambda, unsigned* counts, double* uniform,              \
-                                    double* normal) {                                              \
-        draw<State>(lambda, counts, uniform, normal);                                              \
-    }
-DRAW(philox, hiprandStatePhilox4_32_10_t)
-DRAW(xorwow, hiprandState_t)
-DRAW(mrg, hiprandStateMRG32k3a_t)
+"""
+FOUR = r"""
 extern "C" __global__ void four(double lambda, uint4* out) {
     hiprandStatePhilox4_32_10_t state;
     hiprand_init(99, threadIdx.x, 0, &state);
@@ -194,13 +194,18 @@ def poisson(mean: float, uniform: Iterator[float]) -> int:
 
 
 @pytest.mark.parametrize(
-    ("name", "mean"), [("philox", 3.5), ("xorwow", 100.0), ("mrg", 64.0), ("philox", 5000.0)]
+    ("name", "mean"),
+    [
+        *(("philox", mean) for mean in (3.5, 64.0, 5000.0)),
+        *swept(("xorwow", 100.0), ("mrg", 64.0), width=2),
+    ],
 )
 def test_poisson_numbers(cp: ModuleType, name: str, mean: float) -> None:
-    module = cp.RawModule(code=POISSON)
+    code = f"{POISSON.replace('State', STATES[name])}{FOUR if name == 'philox' else ''}"
+    module = cp.RawModule(code=code)
     counts, normal = cp.empty((64, 8), "u4"), cp.empty((64, 8))
     uniform = cp.empty((64, 99))
-    module.get_function(name)((1,), (64,), (cp.float64(mean), counts, uniform, normal))
+    module.get_function("numbers")((1,), (64,), (cp.float64(mean), counts, uniform, normal))
     if mean > 4000:
         expected = np.round(np.sqrt(mean) * normal.get() + mean)
     else:
