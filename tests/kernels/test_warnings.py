@@ -15,6 +15,7 @@ from cupygemm._backends.cdna.check import check
 from cupygemm._backends.cdna.mainloops import configs_for
 from cupygemm._backends.cdna.source import config_text, generate
 from cupygemm._backends.kernel_kind import KernelKind
+from cupygemm._build.cache import get_or_build
 from cupygemm._build.flatten import flatten
 from cupygemm._build.toolchain import CompileError, find_toolchain
 from cupygemm._records.dtypes import ELEMENT_TYPES
@@ -26,11 +27,17 @@ WARNINGS = ("-Wall", "-Wextra", "-Werror")
 
 
 def check_text(text: str, arch: str, folder: Path) -> None:
-    """Parse a translation unit with all warnings as errors."""
-    source = folder / "kernel.hip"
-    source.write_text(text)
-    options = ("-Xclang", "-fsyntax-only", *WARNINGS)
-    find_toolchain().compile_to_assembly(source, folder / "none", target=arch, options=options)
+    """Parse a translation unit with all warnings as errors, if the cache does not know it."""
+    toolchain, options = find_toolchain(), ("-Xclang", "-fsyntax-only", *WARNINGS)
+
+    def parse(output: Path) -> None:
+        source = folder / "kernel.hip"
+        source.write_text(text)
+        toolchain.compile_to_assembly(source, folder / "none", target=arch, options=options)
+        output.write_text("passes\n")
+
+    key = text, arch, *options, toolchain.name, toolchain.version
+    get_or_build("test-warnings", key, ".txt", parse)
 
 
 def products() -> Iterator[Any]:
