@@ -10,6 +10,7 @@ from cupygemm import linalg
 from cupygemm._solvers import refinement
 from tests.solvers.conftest import assert_like
 from tests.solvers.test_accuracy import backward_error
+from tests.tables import swept
 
 SWEPT = ("float32", "tf32x3", "tf32", "bfloat16")
 PRECISIONS = (
@@ -86,7 +87,7 @@ def test_gmres_converges_for_a_hilbert_matrix(cp, small_blocks):
     assert backward_error(a, x, b) <= 2e-15
 
 
-@pytest.mark.parametrize("precision", ["float16", "int8"])
+@pytest.mark.parametrize("precision", ["float16", *swept("int8")])
 def test_singular_matrices_raise(cp, small_blocks, precision):
     a = np.ones((2, N, N))
     a[0] = np.eye(N)
