@@ -240,9 +240,12 @@ class Outcome:
 
 
 def retrain(
-    rows: Sequence[Row], constants: KernelConstants, present: Network, **options: Any
+    rows: Sequence[Row], constants: KernelConstants, present: Network | None, **options: Any
 ) -> Outcome:
-    """Train networks on the rows that are not held out, and say what the others gain by them."""
+    """Train networks on the rows that are not held out, and say what the others gain by them.
+
+    Without present weights, the new ones are compared with the model alone.
+    """
     trained = joined([train(rows, constants, seed=seed, **options) for seed in range(NETWORKS)])
     held_out = fitting.split(rows)[1]
     without, old, new = (

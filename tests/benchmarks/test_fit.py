@@ -279,6 +279,18 @@ def test_training_a_network_lowers_the_regret_of_wrong_models():
     assert "better than the present ones" in str(outcome)
 
 
+def test_a_network_can_be_trained_after_a_feature_was_added(monkeypatch, capsys):
+    assert command._present_network() is not None
+    monkeypatch.setattr(correction, "FEATURES", (*correction.FEATURES, "another"))
+    correction.network.cache_clear()
+    try:
+        assert command._present_network() is None
+    finally:
+        monkeypatch.undo()
+        correction.network.cache_clear()
+    assert "fitted to other features" in capsys.readouterr().out
+
+
 def test_the_loss_of_the_network_has_the_gradient_that_it_says():
     rng = np.random.default_rng(0)
     product = np.repeat(np.arange(5), 4)

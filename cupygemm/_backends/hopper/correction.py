@@ -120,7 +120,7 @@ def from_json(text: str) -> Network:
     if tuple(found["features"]) != FEATURES:
         raise ValueError(
             f"the weights were fitted to other features, {found['features']}; refit them with "
-            "python -m benchmarks.fit hopper --write"
+            "python -m benchmarks.fit network --write"
         )
     weights = ("hidden", "hidden_bias", "out")
     return Network(
