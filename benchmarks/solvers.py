@@ -64,20 +64,32 @@ _LARGE = {
 }
 _STACKED = ("solve", "cholesky", "inv", "qr")
 _STACKS = ((4096, 16), (1024, 32), (1024, 64), (1024, 96), (1024, 128), (256, 256))
+_COMPLEX_STACKED = ("solve", "cholesky", "inv")
+_COMPLEX_STACKS = ((4096, 16), (1024, 64))
 _REFINED = tuple(
     Case("solve", "float64", n, precision=precision)
     for n in (8192, 16384)
     for precision in ("float16" + HEAVY, "float32", "tf32x3", "int8")
 )
-CASES = {
-    case.name: case
+
+
+def _stacks(dtype: str) -> list[Case]:
+    is_complex = dtype.startswith("complex")
+    functions = _COMPLEX_STACKED if is_complex else _STACKED
+    stacks = _COMPLEX_STACKS if is_complex else _STACKS
+    return [Case(function, dtype, n, count) for function in functions for count, n in stacks]
+
+
+_REAL = tuple(
+    case
     for dtype in ("float64", "float32")
     for case in (
         *(Case(function, dtype, n) for function, sizes in _LARGE.items() for n in sizes),
         *(_REFINED if dtype == "float64" else ()),
-        *(Case(function, dtype, n, count) for function in _STACKED for count, n in _STACKS),
+        *_stacks(dtype),
     )
-}
+)
+CASES = {case.name: case for case in (*_REAL, *_stacks("complex128"), *_stacks("complex64"))}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -145,9 +157,11 @@ def operands(case: Case) -> tuple[Any, Any]:
     n, dtype = case.n, case.dtype
     shape = (case.count, n, n) if case.count > 1 else (n, n)
     a = cupy.random.standard_normal(shape).astype(dtype)
+    if dtype.startswith("complex"):
+        a.imag = cupy.random.standard_normal(shape)
     one = cupy.eye(n, dtype=dtype)
     if case.function == "cholesky":
-        a = a @ a.swapaxes(-1, -2) / n + one
+        a = a @ a.swapaxes(-1, -2).conj() / n + one
     if case.function == "solve_triangular":
         return cupy.tril(a) / n + one, a
     if case.precision.endswith(HEAVY):

@@ -29,6 +29,11 @@ def unchecked() -> Iterator[None]:
         _checked.reset(token)
 
 
+def is_checked() -> bool:
+    """Tell whether a call waits for what a factorisation found, and raises for it."""
+    return _checked.get()
+
+
 def is_capturing() -> bool:
     """Tell whether the current stream records a graph."""
     get_current_stream, is_recording = _capture_queries()
@@ -93,9 +98,15 @@ def fetch(info: Array, finite: Array | None = None) -> np.ndarray[Any, Any]:
     return values if _checked.get() else np.zeros_like(values)
 
 
-def raise_singular(function: str, info: np.ndarray[Any, Any]) -> None:
-    """Raise LinAlgError if a matrix has no inverse."""
-    if (failed := _first(info)) is not None:
+def require_finite(finite: Array | None) -> None:
+    """Raise ValueError if a flag from `finite_flag` says so; this waits for the device."""
+    if finite is not None:
+        fetch(finite[:0], finite)
+
+
+def raise_singular(function: str, info: np.ndarray[Any, Any] | None) -> None:
+    """Raise LinAlgError if a matrix has no inverse; None says that all have one."""
+    if info is not None and (failed := _first(info)) is not None:
         which, column = failed
         raise np.linalg.LinAlgError(
             f"{function}: Singular matrix{_of(which, info)}: it is exactly singular, as pivot "
@@ -103,9 +114,9 @@ def raise_singular(function: str, info: np.ndarray[Any, Any]) -> None:
         )
 
 
-def raise_not_definite(function: str, info: np.ndarray[Any, Any]) -> None:
-    """Raise LinAlgError if a matrix is not positive definite."""
-    if (failed := _first(info)) is not None:
+def raise_not_definite(function: str, info: np.ndarray[Any, Any] | None) -> None:
+    """Raise LinAlgError if a matrix is not positive definite; None says that all are."""
+    if info is not None and (failed := _first(info)) is not None:
         which, column = failed
         raise np.linalg.LinAlgError(
             f"{function}: Matrix is not positive definite{_of(which, info)}: "

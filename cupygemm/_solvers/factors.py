@@ -11,7 +11,8 @@ from cupygemm._request.arrays import Array, as_array, as_arrays
 from cupygemm._request.keywords import common_keywords
 from cupygemm._solvers import cholesky as _cholesky
 from cupygemm._solvers import lu as _lu
-from cupygemm._solvers.errors import fetch, finite_flag, raise_not_definite
+from cupygemm._solvers import small
+from cupygemm._solvers.errors import fetch, finite_flag, raise_not_definite, require_finite
 from cupygemm._solvers.matrices import adjoint, copied
 from cupygemm._solvers.operands import (
     factored_dtype,
@@ -84,16 +85,23 @@ def lu_factor(
     pivots = (*a.shape[:-2], min(a.shape[-2:]))
     if not a.size:
         return cupy.empty(a.shape, dtype), cupy.empty(pivots, "int32")
-    found = _lu.factor(copied(a, dtype))
-    info = fetch(found.info, finite_flag(a) if check_finite else None)
-    if info.any():
+    finite = finite_flag(a) if check_finite else None
+    info: np.ndarray[Any, Any] | None
+    if a.shape[-2] == a.shape[-1] and small.is_whole(a.shape[-1], dtype):
+        lu, piv, info = small.lu(a, dtype)
+        require_finite(finite)
+    else:
+        found = _lu.factor(copied(a, dtype))
+        lu, piv = found.lu.view.reshape(a.shape), found.pivots.reshape(pivots)
+        info = fetch(found.info, finite)
+    if info is not None and info.any():
         column = int(info[np.flatnonzero(info)[0]])
         warnings.warn(
             f"lu_factor: Diagonal number {column} is exactly zero. Singular matrix.",
             RuntimeWarning,
             stacklevel=3,
         )
-    return found.lu.view.reshape(a.shape), found.pivots.reshape(pivots)
+    return lu, piv
 
 
 @common_keywords

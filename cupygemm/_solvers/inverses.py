@@ -11,10 +11,10 @@ from cupygemm._request.arrays import Array
 from cupygemm._request.keywords import common_keywords
 from cupygemm._solvers import lu, small
 from cupygemm._solvers.errors import fetch, raise_singular
-from cupygemm._solvers.matrices import Matrices, augment, augmented_shape, copied
+from cupygemm._solvers.matrices import Matrices, augment, augmented_shape
 from cupygemm._solvers.operands import square_matrices
 from cupygemm._solvers.substitution import substitute
-from cupygemm._solvers.swaps import permutation, permute
+from cupygemm._solvers.swaps import permutation
 
 
 @common_keywords
@@ -54,12 +54,11 @@ def inv(a: Any, *, stream: Any = None) -> Array:
     a, dtype = square_matrices("inv", a)
     if not a.size:
         return cupy.empty(a.shape, dtype)
-    n = a.shape[-1]
-    if not (small.inverts(n, dtype) or small.is_whole(n, dtype)):
-        return _inverse(a, dtype).reshape(a.shape)
-    inverse, info = (small.inverse if small.inverts(n, dtype) else _inverse_of_small)(a, dtype)
-    raise_singular("inv", fetch(info))
-    return inverse.reshape(a.shape)
+    if small.is_whole(a.shape[-1], dtype):
+        result, failed = small.inverse(a, dtype)
+        raise_singular("inv", failed)
+        return result
+    return _inverse(a, dtype).reshape(a.shape)
 
 
 def _inverse(a: Array, dtype: np.dtype[Any]) -> Array:
@@ -91,16 +90,3 @@ def _inverse(a: Array, dtype: np.dtype[Any]) -> Array:
         work,
         use,
     )
-
-
-def _inverse_of_small(a: Array, dtype: np.dtype[Any]) -> tuple[Array, Array]:
-    """Return the same of matrices that one launch factors: U^-1 L^-1 P."""
-    import cupy
-
-    n = a.shape[-1]
-    found = lu.factor(copied(a, dtype))
-    x = copied(cupy.broadcast_to(cupy.eye(n, dtype=dtype), found.lu.view.shape), dtype)
-    permute(x, found.pivots, inverse=False)
-    substitute(found.lu, (0, 0), n, x, (0, 0), n, lower=True, unit=True)
-    substitute(found.lu, (0, 0), n, x, (0, 0), n, lower=False)
-    return x.view, found.info

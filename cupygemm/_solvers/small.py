@@ -7,7 +7,6 @@ divide its columns (``small_rows.hpp``).
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,8 +15,11 @@ import numpy as np
 from cupygemm._backends.kernel_kind import KernelKind, Launch
 from cupygemm._request.arrays import Array
 from cupygemm._solvers import blocks
-from cupygemm._solvers.kernels import SMALL_CHOLESKY, SMALL_LU, SMALL_SYSTEM, load
+from cupygemm._solvers.kernels import SMALL_CHOLESKY, SMALL_INVERSE, SMALL_LU, SMALL_SYSTEM, load
 from cupygemm._solvers.matrices import Matrices
+from cupygemm._solvers.reports import reported
+
+Info = np.ndarray[Any, Any] | None
 
 _MOST_ROWS, _MOST_COLUMNS = 32, 4
 _THREADS = 128
@@ -74,8 +76,8 @@ def is_small(n: int, columns: int, dtype: np.dtype[Any]) -> bool:
     return columns <= _MOST_COLUMNS and (n <= _MOST_ROWS or is_whole(n, dtype))
 
 
-def solve(a: Array, b: Array, dtype: np.dtype[Any]) -> tuple[Array, Array]:
-    """Return the solutions (..., n, columns), and the info of each matrix as of `lu.factor`.
+def solve(a: Array, b: Array, dtype: np.dtype[Any]) -> tuple[Array, Info]:
+    """Return the solutions (..., n, columns), and what `reported` returns.
 
     Parameters
     ----------
@@ -89,52 +91,45 @@ def solve(a: Array, b: Array, dtype: np.dtype[Any]) -> tuple[Array, Array]:
     n, columns = b.shape[-2:]
     a, b = cupy.ascontiguousarray(a, dtype), cupy.ascontiguousarray(b, dtype)
     batches = b.size // (n * columns)
-    x, info = cupy.empty(b.shape, dtype), cupy.empty(batches, "int32")
+    x = cupy.empty(b.shape, dtype)
+    starts = a.data.ptr, b.data.ptr, x.data.ptr
     most = 1 if columns == 1 else _MOST_COLUMNS
     if n <= _MOST_ROWS:
-        addresses = (array.data.ptr for array in (a, b, x, info))
-        _launch_system(n, dtype, addresses, (columns, batches), most)
-        return x, info
-    _launch_lu(
-        n,
-        dtype,
-        (a.data.ptr, n, n * n),
-        (0, 0, 0),
-        (0, b.data.ptr, x.data.ptr, info.data.ptr),
-        (columns, batches),
-        most,
-    )
-    return x, info
+        return x, _launch_system(n, dtype, starts, (columns, batches), most)
+
+    def enqueue(info: int) -> None:
+        at, *others = starts
+        places = (at, n, n * n), (0, 0, 0), (0, *others, info)
+        _launch_lu(n, dtype, *places, (columns, batches), most)
+
+    return x, reported(batches, enqueue)
 
 
-def inverts(n: int, dtype: np.dtype[Any]) -> bool:
-    """Tell whether `inverse` takes matrices of `n` rows: a lane holds two rows in registers."""
-    return n <= (_MOST_ROWS // 2 if dtype.itemsize == 16 else _MOST_ROWS)
-
-
-def inverse(a: Array, dtype: np.dtype[Any]) -> tuple[Array, Array]:
-    """Return the inverses (..., n, n), and the info of each matrix as of `lu.factor`.
+def inverse(a: Array, dtype: np.dtype[Any]) -> tuple[Array, Info]:
+    """Return the inverses (..., n, n), and what `reported` returns.
 
     Parameters
     ----------
     a : cupy.ndarray
-        (..., n, n), with n as of `inverts`.
+        (..., n, n), with n as of `is_whole`.
     dtype : numpy.dtype
         The type of the inverses.
     """
     n = a.shape[-1]
-    a, x, info = _with_results(a, dtype)
-    addresses = a.data.ptr, 0, x.data.ptr, info.data.ptr
-    _launch_system(n, dtype, addresses, (n, info.size), _size(n))
-    return x, info
+    a, x, batches = _with_results(a, dtype)
+    starts = a.data.ptr, x.data.ptr
+    shape = shape_of(n)
+    launch = shape.load(SMALL_INVERSE, dtype)
+    grid = -(-batches // shape.matrices), 1
+    return x, reported(batches, lambda info: launch(grid, *starts, info, n, batches))
 
 
-def _with_results(a: Array, dtype: np.dtype[Any]) -> tuple[Array, Array, Array]:
-    """Return matrices as a kernel reads them, and memory for as many results and for their info."""
+def _with_results(a: Array, dtype: np.dtype[Any]) -> tuple[Array, Array, int]:
+    """Return matrices as a kernel reads them, memory for as many results, and their number."""
     import cupy
 
     a = cupy.ascontiguousarray(a, dtype)
-    return a, cupy.empty(a.shape, dtype), cupy.empty(a.size // a.shape[-1] ** 2, "int32")
+    return a, cupy.empty(a.shape, dtype), a.size // a.shape[-1] ** 2
 
 
 def _size(n: int) -> int:
@@ -142,11 +137,40 @@ def _size(n: int) -> int:
 
 
 def _launch_system(
-    n: int, dtype: np.dtype[Any], addresses: Iterable[int], extents: tuple[int, int], most: int
-) -> None:
+    n: int, dtype: np.dtype[Any], starts: tuple[int, int, int], extents: tuple[int, int], most: int
+) -> Info:
     columns, batches = extents
     launch = load(SMALL_SYSTEM, dtype, _THREADS, size=_size(n), columns=most)
-    launch((-(-batches // (_THREADS // 32)), 1), *addresses, n, columns, batches, 0)
+    grid = -(-batches // (_THREADS // 32)), 1
+    return reported(batches, lambda info: launch(grid, *starts, info, n, columns, batches, 0))
+
+
+def lu(a: Array, dtype: np.dtype[Any], *, reports: bool = True) -> tuple[Array, Array, Info]:
+    """Return LU factors (..., n, n), their pivots (..., n), and what `reported` returns.
+
+    Parameters
+    ----------
+    a : cupy.ndarray
+        (..., n, n), with n as of `is_whole`.
+    dtype : numpy.dtype
+        The type of the factors.
+    reports : bool
+        Whether to wait for what the kernel reports.
+    """
+    import cupy
+
+    n = a.shape[-1]
+    a, factors, batches = _with_results(a, dtype)
+    pivots = cupy.empty(a.shape[:-1], "int32")
+    places = (a.data.ptr, n, n * n), (factors.data.ptr, n, n * n)
+
+    def enqueue(info: int) -> None:
+        _launch_lu(n, dtype, *places, (pivots.data.ptr, 0, 0, info), (0, batches), 0)
+
+    if reports:
+        return factors, pivots, reported(batches, enqueue)
+    enqueue(0)
+    return factors, pivots, None
 
 
 def factor_lu(a: Matrices, pivots: Array, info: Array) -> None:
@@ -158,7 +182,7 @@ def factor_lu(a: Matrices, pivots: Array, info: Array) -> None:
     pivots : cupy.ndarray
         (batches, n), int32.
     info : cupy.ndarray
-        (batches,), int32.
+        (batches,), int32, zeros.
     """
     place = a.address(0, 0), a.pitch, a.stride
     addresses = pivots.data.ptr, 0, 0, info.data.ptr
@@ -181,8 +205,8 @@ def _launch_lu(
     launch(grid, *a, *lu, *addresses, n, columns, batches, 0)
 
 
-def factor_cholesky(a: Array, dtype: np.dtype[Any]) -> tuple[Array, Array]:
-    """Return lower Cholesky factors, and the info of each matrix as of `cholesky.factor`.
+def factor_cholesky(a: Array, dtype: np.dtype[Any]) -> tuple[Array, Info]:
+    """Return lower Cholesky factors, and what `reported` returns.
 
     Parameters
     ----------
@@ -192,15 +216,18 @@ def factor_cholesky(a: Array, dtype: np.dtype[Any]) -> tuple[Array, Array]:
         The type of the factors.
     """
     n = a.shape[-1]
-    a, factors, info = _with_results(a, dtype)
-    _launch_cholesky(
-        n, dtype, (a.data.ptr, n, n * n), (factors.data.ptr, n, n * n), info.data.ptr, info.size
+    a, factors, batches = _with_results(a, dtype)
+    places = (a.data.ptr, n, n * n), (factors.data.ptr, n, n * n)
+    return factors, reported(
+        batches, lambda info: _launch_cholesky(n, dtype, *places, info, batches)
     )
-    return factors, info
 
 
 def factor_cholesky_in_place(a: Matrices, info: Array) -> None:
-    """Replace Hermitian matrices by their lower Cholesky factors, as `cholesky.factor`."""
+    """Replace Hermitian matrices by their lower Cholesky factors, as `cholesky.factor`.
+
+    The info of each matrix, int32, is zero before.
+    """
     place = a.address(0, 0), a.pitch, a.stride
     _launch_cholesky(a.n, a.dtype, place, place, info.data.ptr, a.batches)
 

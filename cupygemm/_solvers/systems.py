@@ -18,6 +18,7 @@ from cupygemm._solvers.errors import (
     is_capturing,
     raise_not_definite,
     raise_singular,
+    require_finite,
 )
 from cupygemm._solvers.matrices import Matrices, adjoint, augment, augmented_shape, copied, readable
 from cupygemm._solvers.operands import (
@@ -79,8 +80,8 @@ def cholesky(a: Any, /, *, upper: bool = False, stream: Any = None) -> Array:
     """
     a, dtype = square_matrices("cholesky", a)
     if a.size and not upper and _cholesky.is_small(a.shape[-1], dtype):
-        result, info = small.factor_cholesky(a, dtype)
-        raise_not_definite("cholesky", fetch(info))
+        result, failed = small.factor_cholesky(a, dtype)
+        raise_not_definite("cholesky", failed)
         return result
     if not a.size:
         return a.astype(dtype)
@@ -257,9 +258,10 @@ def _solve(
         raise_not_definite(function, fetch(info, finite))
         return x.view.reshape(shape)
     if small.is_small(n, k, dtype):
-        x, info = small.solve(a, b, dtype)
-        raise_singular(function, fetch(info, finite))
-        return x
+        result, failed = small.solve(a, b, dtype)
+        require_finite(finite)
+        raise_singular(function, failed)
+        return result
     batches, (columns, first) = int(np.prod(stack)), augmented_shape(n, k, dtype)
 
     def work(system: Matrices) -> _lu.LuFactors:
@@ -301,10 +303,14 @@ def _sign_and_diagonal(function: str, a: Any) -> tuple[Array, Array, tuple[int, 
     if n == 0 or batches == 0:
         ones = cupy.ones((batches, n), dtype)
         return cupy.ones(batches, real_dtype(dtype)), ones, stack
-    found = _lu.factor(copied(a, dtype))
-    swapped = (found.pivots != cupy.arange(n, dtype="int32")).sum(axis=1)
+    if small.is_whole(n, dtype):
+        lu, pivots, _ = small.lu(a.reshape(batches, n, n), dtype, reports=False)
+    else:
+        found = _lu.factor(copied(a, dtype))
+        lu, pivots = found.lu.view, found.pivots
+    swapped = (pivots != cupy.arange(n, dtype="int32")).sum(axis=1)
     signs = (1 - 2 * (swapped % 2)).astype(real_dtype(dtype))
-    return signs, cupy.diagonal(found.lu.view, axis1=1, axis2=2), stack
+    return signs, cupy.diagonal(lu, axis1=1, axis2=2), stack
 
 
 @common_keywords

@@ -207,7 +207,7 @@ def test_inverses(cp, matrix):
 def inverse_error(a, x):
     """Return the smaller residual, relative to the norms: no method makes both small."""
     a, x = a.astype("d"), x.astype("d")
-    residuals = norm(a @ x - np.eye(N)), norm(x @ a - np.eye(N))
+    residuals = norm(a @ x - np.eye(len(a))), norm(x @ a - np.eye(len(a)))
     return min(residuals) / (norm(a) * norm(x))
 
 

@@ -136,6 +136,13 @@ template <class S> CUPYGEMM_INLINE S of_real(Real<S> x) {
         return {x, 0};
 }
 
+template <class S> CUPYGEMM_INLINE S with_parts(Real<S> x) {
+    if constexpr (Parts<S>::words == 1)
+        return x;
+    else
+        return {x, x};
+}
+
 CUPYGEMM_INLINE float absolute(float x) { return x < 0 ? -x : x; }
 CUPYGEMM_INLINE double absolute(double x) { return x < 0 ? -x : x; }
 

@@ -9,7 +9,7 @@ struct SmallCholeskyArgs {
     i64 a_row, a_next; // elements between rows, and between matrices
     u64 l;             // where the factors go; may be `a`
     i64 l_row, l_next;
-    u64 info; // i32 for each matrix: 1 + the first column that is not positive, or 0
+    u64 info; // i32 for each matrix, or 0: becomes 1 + the first column that is not positive
     i32 n, batches;
 };
 static_assert(sizeof(SmallCholeskyArgs) == 64,
@@ -107,5 +107,5 @@ cupygemm_small_cholesky(const cupygemm::SmallCholeskyArgs args) {
     for (u32 i = 0; i < rows; ++i)
         at.store(l, args.l_row, n, at.row(i), mine[i]);
     if (at.inside && local_thread() % per_matrix == 0)
-        reinterpret_cast<i32 *>(args.info)[at.matrix] = shared.failed;
+        report(args.info, at.matrix, shared.failed);
 }

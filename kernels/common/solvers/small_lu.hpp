@@ -10,7 +10,7 @@
 //   group 2   publish U | -
 //   group 1   -         | publish U               | -
 //   group 0   -         | solve, columns 16 to 23 | solve, columns 8 to 15 | columns 0 to 7
-#include "common/solvers/small_rows.hpp"
+#include "common/solvers/small_pivots.hpp"
 
 namespace cupygemm {
 
@@ -21,7 +21,7 @@ struct SmallLuArgs {
     i64 lu_row, lu_next;
     u64 pivots; // i32, (n,) of each matrix, without right-hand sides
     u64 b, x;   // (n, columns) of each matrix, contiguous
-    u64 info;   // i32 for each matrix: 1 + the first column without a pivot, or 0
+    u64 info;   // i32 for each matrix, or 0: becomes 1 + the first column without a pivot
     i32 n, columns, batches, unused;
 };
 static_assert(sizeof(SmallLuArgs) == 96,
@@ -31,113 +31,12 @@ constexpr u32 right_sides = Config::right_sides;
 constexpr bool solves = right_sides > 0;
 static_assert(right_sides <= width, "right-hand sides belong to one group");
 
-struct Pivot {
-    u32 row, position; // before it is swapped
-};
-
 struct Shared {
     Panel panels[2];
     S corner[width][width]; // the part of U that belongs to group 0, by column
     Pivot pivots[2][width];
     i32 failed;
 };
-
-struct Elements {
-    S value[rows][width];
-    u32 position[rows];
-
-    CUPYGEMM_INLINE void swap(const Place &at, Pivot pivot, u32 j) {
-#pragma unroll
-        for (u32 i = 0; i < rows; ++i)
-            position[i] = at.row(i) == pivot.row ? j
-                          : position[i] == j     ? pivot.position
-                                                 : position[i];
-    }
-};
-
-// The pivot of column k of the group, which is column j of the matrix.
-CUPYGEMM_INLINE Pivot find_pivot(const Place &at, const Elements &mine, u32 k, u32 j, u32 n) {
-    W largest = 0;
-    u32 row = 0, position = ~0u;
-#pragma unroll
-    for (u32 i = 0; i < rows; ++i) {
-        const W rank = bits_of(magnitude(mine.value[i][k])) & (~static_cast<W>(0) >> 1);
-        const u32 where = mine.position[i];
-        const bool is_candidate = where >= j && where < n;
-        const bool wins = rank > largest || (rank == largest && where < position);
-        if (is_candidate && wins) {
-            largest = rank;
-            position = where;
-            row = at.row(i);
-        }
-    }
-    const u32 leader = largest_of_32(largest, position);
-    return {from_lane(row, leader), from_lane(position, leader)};
-}
-
-// Factor column k of a group. Returns 1 + the column of the matrix if it has no pivot, or 0.
-CUPYGEMM_INLINE i32 factor_column(const Place &at, Elements &mine, u32 k, u32 n,
-                                  S (&multipliers)[height], Pivot &found) {
-    const u32 j = at.first + k;
-    const Pivot pivot = find_pivot(at, mine, k, j, n);
-    mine.swap(at, pivot, j);
-    const S head = of_row(mine.value, k, pivot.row);
-    const R size = magnitude(head);
-    const Divisor divisor(size == 0 ? of_real<S>(1) : head);
-    S factor[rows];
-#pragma unroll
-    for (u32 i = 0; i < rows; ++i) {
-        S &element = mine.value[i][k];
-        factor[i] = S{};
-        if (mine.position[i] > j && size != 0)
-            element = factor[i] = divisor.under(element);
-        multipliers[at.row(i)] = factor[i];
-    }
-    if (at.lane == 0)
-        found = pivot;
-#pragma unroll
-    for (u32 c = 1; c < width; ++c)
-        if (c > k) {
-            const S across = of_row(mine.value, c, pivot.row);
-#pragma unroll
-            for (u32 i = 0; i < rows; ++i)
-                mine.value[i][c] = minus_product(mine.value[i][c], factor[i], across);
-        }
-    return size == 0 ? static_cast<i32>(j) + 1 : 0;
-}
-
-// Factor the columns of a group, as its threads do. Returns 1 + the first without a pivot, or 0.
-CUPYGEMM_INLINE i32 factor_columns(const Place &at, Elements &mine, u32 n, Panel &panel,
-                                   Pivot (&pivots)[width]) {
-    i32 failed = 0;
-#pragma unroll
-    for (u32 k = 0; k < width; ++k)
-        if (at.first + k < n) {
-            const i32 found = factor_column(at, mine, k, n, panel[k], pivots[k]);
-            failed = failed == 0 ? found : failed;
-        }
-    return failed;
-}
-
-// Update `count` columns of a group behind one that has been factored.
-template <u32 count> CUPYGEMM_INLINE void update(const Place &at, Elements &mine, u32 steps,
-                                                 const Panel &panel, const Pivot (&pivots)[width]) {
-#pragma unroll 2
-    for (u32 k = 0; k < steps; ++k) {
-        const u32 row = pivots[k].row;
-        S factor[rows];
-#pragma unroll
-        for (u32 i = 0; i < rows; ++i)
-            factor[i] = panel[k][at.row(i)];
-#pragma unroll
-        for (u32 c = 0; c < count; ++c) {
-            const S across = of_row(mine.value, c, row);
-#pragma unroll
-            for (u32 i = 0; i < rows; ++i)
-                mine.value[i][c] = minus_product(mine.value[i][c], factor[i], across);
-        }
-    }
-}
 
 // Group 0 puts its part of U in shared memory, and loads the right-hand sides.
 CUPYGEMM_INLINE void take_right_sides(const SmallLuArgs &args, Shared &shared, const Place &at,
@@ -290,5 +189,5 @@ cupygemm_small_lu(const cupygemm::SmallLuArgs args) {
     else
         store(args, at, mine);
     if (at.inside && local_thread() % per_matrix == 0)
-        reinterpret_cast<i32 *>(args.info)[at.matrix] = shared.failed;
+        report(args.info, at.matrix, shared.failed);
 }

@@ -13,6 +13,7 @@
 #pragma once
 
 #include "common/solvers/divisor.hpp"
+#include "common/solvers/report.hpp"
 #include "config.hpp"
 
 namespace cupygemm {
