@@ -22,54 +22,78 @@ struct Shared {
 
 // Factor column k of a group. Returns 1 + the column of the matrix if it is not positive, or 0. The
 // elements above the diagonal become zeros.
-CUPYGEMM_INLINE i32 factor_column(const Place &at, S (&mine)[rows][width], u32 k,
-                                  S (&column)[height]) {
-    const u32 j = at.first + k;
-    const R pivot = real_part(of_row(mine, k, j));
+//
+// The group's rows of the diagonal are those with `top` in this lane and its neighbours; the rows
+// above are zeros. Were `top` not known to the compiler, the choice of registers would take as many
+// instructions as the products.
+//
+// Every lane computes the next pivot from elements that other lanes send while this one's root is
+// computed. So the chain from pivot to pivot has a root and two products, and no exchange.
+template <u32 top> CUPYGEMM_INLINE i32 factor_column(const Place &at, S (&mine)[rows][width], u32 k,
+                                                     R &pivot, S (&column)[height]) {
+    const u32 j = at.first + k, diagonal = at.first % 32 + k; // the lane that has row j
+    const bool is_positive = pivot > 0;
     const R inverse = inverse_square_root(pivot), near = pivot * inverse; // NaN if negative
     const R root = fma_of(fma_of(-near, near, pivot), inverse / 2, near);
+    S next{};
+    if (k + 1 < width) {
+        next = times(from_lane(mine[top][k], diagonal + 1), inverse);
+        const R corner = from_lane(real_part(mine[top][(k + 1) % width]), diagonal + 1);
+        pivot = real_part(minus_product(of_real<S>(corner), next, conjugated(next)));
+    }
 #pragma unroll
-    for (u32 i = 0; i < rows; ++i) {
-        const u32 row = at.row(i);
+    for (u32 i = top; i < rows; ++i) {
         S &element = mine[i][k];
-        element = row > j ? times(element, inverse) : row == j ? of_real<S>(root) : S{};
-        column[row] = element;
+        element = times(element, inverse);
+        if (i == top)
+            element = at.lane > diagonal ? element : at.lane == diagonal ? of_real<S>(root) : S{};
+        column[at.row(i)] = element;
     }
 #pragma unroll
     for (u32 c = 1; c < width; ++c)
         if (c > k) {
-            const S across = conjugated(of_row(mine, k, at.first + c));
+            const S below = c == k + 1 ? next : from_lane(mine[top][k], at.first % 32 + c);
+            const S across = conjugated(below);
 #pragma unroll
-            for (u32 i = 0; i < rows; ++i)
+            for (u32 i = top; i < rows; ++i)
                 mine[i][c] = minus_product(mine[i][c], mine[i][k], across);
         }
-    return pivot > 0 ? 0 : static_cast<i32>(j) + 1;
+    return is_positive ? 0 : static_cast<i32>(j) + 1;
 }
 
+template <u32 top = 0>
 CUPYGEMM_INLINE i32 factor_columns(const Place &at, S (&mine)[rows][width], u32 n, Panel &panel) {
+    if constexpr (top + 1 < rows)
+        if (at.first / 32 != top)
+            return factor_columns<top + 1>(at, mine, n, panel);
+    R pivot = from_lane(real_part(mine[top][0]), at.first % 32);
     i32 failed = 0;
 #pragma unroll
     for (u32 k = 0; k < width; ++k)
         if (at.first + k < n) {
-            const i32 found = factor_column(at, mine, k, panel[k]);
+            const i32 found = factor_column<top>(at, mine, k, pivot, panel[k]);
             failed = failed == 0 ? found : failed;
         }
     return failed;
 }
 
 // Update the columns of a group behind one that has been factored.
+template <u32 top = 0>
 CUPYGEMM_INLINE void update(const Place &at, S (&mine)[rows][width], const Panel &panel) {
+    if constexpr (top + 1 < rows)
+        if (at.first / 32 != top)
+            return update<top + 1>(at, mine, panel);
 #pragma unroll 2
     for (u32 k = 0; k < width; ++k) {
         S factor[rows];
 #pragma unroll
-        for (u32 i = 0; i < rows; ++i)
+        for (u32 i = top; i < rows; ++i)
             factor[i] = panel[k][at.row(i)];
 #pragma unroll
         for (u32 c = 0; c < width; ++c) {
             const S across = conjugated(panel[k][at.first + c]);
 #pragma unroll
-            for (u32 i = 0; i < rows; ++i)
+            for (u32 i = top; i < rows; ++i)
                 mine[i][c] = minus_product(mine[i][c], factor[i], across);
         }
     }
