@@ -110,6 +110,13 @@ class Matrices:
         """Return a view of all matrices, (batches, m, n)."""
         return self.array[:, :, : self.n]
 
+    @property
+    def dense(self) -> Array:
+        """Return the matrices in C order: the view, or a copy if the rows are padded."""
+        import cupy
+
+        return cupy.ascontiguousarray(self.view)
+
 
 def empty(batches: int, m: int, n: int, dtype: np.dtype[Any]) -> Matrices:
     """Return matrices with any contents."""

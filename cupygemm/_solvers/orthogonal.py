@@ -208,7 +208,8 @@ def lstsq(
         squares = (residual.real**2 + residual.imag**2).sum(axis=0)[:count]
     else:
         squares = cupy.empty(0, real)
-    return (x[:, 0] if vector else x[:, :count]), squares.astype(real, copy=False), rank, s[0]
+    solution = cupy.ascontiguousarray(x[:, 0] if vector else x[:, :count])
+    return solution, squares.astype(real, copy=False), rank, s[0]
 
 
 def _minimum(a: Array, b: Array, rcond: Any) -> tuple[Array, Array, Array]:
@@ -300,7 +301,8 @@ def pinv(
     dtype = factored_dtype("pinv", a)
     m, n = a.shape[-2:]
     if not a.size:
-        return cupy.empty((*a.shape[:-2], n, m), dtype)
+        # In NumPy, that of matrices with no elements has their own type, integers included.
+        return cupy.empty((*a.shape[:-2], n, m), dtype if m and n else a.dtype)
     stack = a.shape[:-2]
     batches = int(np.prod(stack, dtype=np.int64))
     matrices = a.reshape(batches, m, n).astype(dtype, copy=False)
@@ -325,7 +327,7 @@ def pinv(
     else:
         identity = cupy.broadcast_to(cupy.eye(m, dtype=dtype), (batches, m, m))
         result = _of_adjoint(values, identity, smallest)
-    return result.reshape(*stack, n, m)
+    return cupy.ascontiguousarray(result.reshape(*stack, n, m))
 
 
 def _cutoff(rcond: Any, rtol: Any, extent: int, dtype: np.dtype[Any]) -> Any:

@@ -114,6 +114,6 @@ def check_numbers(b: Array, no_row: Array | None = None, *, check_finite: bool) 
 
 
 def solution(x: Matrices, shape: tuple[int, ...], *, vector: bool) -> Array:
-    """Return the solution as an array of a shape; without its last axis for a vector."""
-    result = x.view.reshape(shape)
+    """Return the solution as an array of a shape in C order, without a vector's last axis."""
+    result = x.dense.reshape(shape)
     return result[..., 0] if vector else result

@@ -220,7 +220,7 @@ def _refined(
     assert info.backward_error is not None
     info = replace(info, backward_error=info.backward_error.reshape(stack))
     if x is not None:
-        return x.reshape(*stack, n, k), info
+        return cupy.ascontiguousarray(x.reshape(*stack, n, k)), info
     x = _solve("solve", structure, b, dtype)
     return x, replace(info, precision=dtype.name, waits=info.waits + 1)
 
@@ -244,19 +244,21 @@ def _solve(
         a = cupy.broadcast_to(a, (*stack, n, n))
     shape = b.shape
     if not b.size:
+        if k == 0 and a.size and structure.kind == "general":  # NumPy factors A all the same
+            raise_singular(function, fetch(_lu.factor(copied(a, dtype)).info, finite))
         return cupy.empty(shape, dtype)
     if structure.kind == "triangular":
         t, x = readable(a, dtype), copied(b, dtype)
         info = zero_diagonal(t)
         raise_singular(function, fetch(info, finite))
         substitute(t, (0, 0), n, x, (0, 0), k, lower=structure.lower)
-        return x.view.reshape(shape)
+        return x.dense.reshape(shape)
     if structure.kind == "positive":
         factors, info = _cholesky.factored(a, dtype)
         x = copied(b, dtype)
         _cholesky.substitute_both(factors, x)
         raise_not_definite(function, fetch(info, finite))
-        return x.view.reshape(shape)
+        return x.dense.reshape(shape)
     if small.is_small(n, k, dtype):
         result, failed = small.solve(a, b, dtype)
         require_finite(finite)

@@ -150,6 +150,43 @@ def test_singular_matrices(cp, function):
     assert log.get().tolist() == [0.0, -np.inf]
 
 
+def test_singular_matrices_with_no_right_hand_sides(cp):
+    with pytest.raises(np.linalg.LinAlgError, match="Singular matrix"):
+        linalg.solve(cp.zeros((3, 3)), cp.zeros((3, 0)))
+    assert linalg.solve(cp.eye(3), cp.zeros((3, 0))).shape == (3, 0)
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (2, 3, 0), (0, 2, 3)])
+@pytest.mark.parametrize("dtype", ["i", "f"])
+def test_the_type_of_an_empty_pseudo_inverse(cp, shape, dtype):
+    expected = np.linalg.pinv(np.empty(shape, dtype))
+    got = linalg.pinv(cp.empty(shape, dtype))
+    assert (got.shape, got.dtype) == (expected.shape, expected.dtype)
+
+
+@pytest.mark.parametrize("stack", [(), (2,)])
+def test_solutions_are_in_c_order(cp, draw, stack):
+    """Kernels of users take a pointer and expect no gaps between rows."""
+    a, wide = draw((*stack, 5, 5)) + 5 * np.eye(5), cp.asarray(draw((*stack, 3, 5)))
+    a, b = cp.asarray(a), cp.asarray(a[..., :3])
+    definite = a @ a.swapaxes(-1, -2)
+    found = {
+        "solve": linalg.solve(a, b),
+        "positive": linalg.solve(definite, b, assume_a="pos"),
+        "triangular": linalg.solve(a, b, assume_a="upper triangular"),
+        "refined": linalg.solve(a, b, precision="float32"),
+        "lu_solve": linalg.lu_solve(linalg.lu_factor(a), b),
+        "cho_solve": linalg.cho_solve(linalg.cho_factor(definite), b),
+        "solve_triangular": linalg.solve_triangular(a, b),
+        "inv": linalg.inv(a),
+        "pinv": linalg.pinv(wide),
+    }
+    if not stack:
+        found["vector"] = linalg.lu_solve(linalg.lu_factor(a), b[:, 0])
+        found["lstsq"] = linalg.lstsq(wide, wide[:, 0])[0]
+    assert [name for name, x in found.items() if not x.flags.c_contiguous] == []
+
+
 def test_matrices_that_are_not_definite(cp):
     a = cp.asarray(np.diag([1.0, 2.0, -1.0, 3.0]))
     with pytest.raises(np.linalg.LinAlgError, match=r"not positive definite.*order 3"):
