@@ -9,6 +9,7 @@ both get subclasses here. CuPy calls the functions of the kernels that it genera
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -57,7 +58,8 @@ def install(cupy: Any, kernel_of: Callable[[int], Kernel | None]) -> None:
         def get_function(self, name: str) -> Function:
             return Function(self, name)
 
-    own.Module = Module
+    # CuPy's binary modules import the class by its name: only the compiler gets another one.
+    cupy.cuda.compiler.function = SimpleNamespace(**{**vars(own), "Module": Module})
 
 
 def _given(value: Any, array: Any) -> Given | None:
