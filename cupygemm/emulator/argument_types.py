@@ -61,7 +61,7 @@ class _Finding:
     doubtful: bool = False
 
 
-def report(kernel: Kernel, given: Sequence[Given | None]) -> None:
+def report(kernel: Kernel, given: Sequence[Given | None], *, are_an_array: bool = False) -> None:
     """Report arguments that the kernel would misread.
 
     Parameters
@@ -69,6 +69,8 @@ def report(kernel: Kernel, given: Sequence[Given | None]) -> None:
     kernel : Kernel
     given : sequence of Given or None
         None for what is not looked at.
+    are_an_array : bool
+        Whether they are the elements of an array, and not those of a tuple.
 
     Raises
     ------
@@ -78,7 +80,7 @@ def report(kernel: Kernel, given: Sequence[Given | None]) -> None:
     policy = checking.policy()
     if policy[CHECK] == "off":
         return
-    found = list(_findings(kernel, given))
+    found = list(_findings(kernel, given, are_an_array=are_an_array))
     for doubtful in (True, False):
         texts = [each.text for each in found if each.doubtful == doubtful]
         severity = policy.severity(CHECK, may_be_meant=doubtful)
@@ -94,7 +96,9 @@ def argument_name(position: int, argument: Argument) -> str:
     return f"argument {position}" + f" ({name})" * bool(name)
 
 
-def _findings(kernel: Kernel, given: Sequence[Given | None]) -> Iterator[_Finding]:
+def _findings(
+    kernel: Kernel, given: Sequence[Given | None], *, are_an_array: bool
+) -> Iterator[_Finding]:
     explicit = kernel.explicit_arguments
     types = parameters_of(kernel)
     if len(given) != len(explicit):
@@ -102,7 +106,8 @@ def _findings(kernel: Kernel, given: Sequence[Given | None]) -> Iterator[_Findin
         yield _Finding(
             f"it takes {len(explicit)} argument{'s' * (len(explicit) != 1)}{listed}; "
             f"{len(given)} {'is' if len(given) == 1 else 'are'} given"
-            + ("; the last are not used" if len(given) > len(explicit) else ""),
+            + ("; the last are not used" if len(given) > len(explicit) else "")
+            + ("; they are the elements of an array: write (x,) for (x)" if are_an_array else ""),
             doubtful=len(given) > len(explicit),
         )
         return

@@ -21,7 +21,7 @@ from cupygemm.emulator import checking
 from cupygemm.emulator.argument_types import Given, argument_name
 from cupygemm.emulator.errors import ArgumentFault
 from cupygemm.emulator.findings import report_call
-from cupygemm.emulator.kept_source import program_text
+from cupygemm.emulator.kept_source import program_of
 
 if TYPE_CHECKING:
     from cupygemm.emulator.code_object import Kernel
@@ -103,7 +103,7 @@ def _are_strides_known(
     if view.is_fortran:  # its strides are among its extents, which kernels get anyway
         return False
     told = {*view.strides, *view.steps} - {0, 1, -1, view.itemsize, -view.itemsize}
-    text = program_text(kernel.code_object.elf)
+    text = program_of(kernel.code_object.elf)[1]
     return bool(told & numbers) or any(re.search(rf"\b{abs(each)}\b", text) for each in told)
 
 

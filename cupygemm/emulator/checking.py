@@ -90,6 +90,15 @@ CHECKS: Mapping[str, Check] = {
         "HIP's porting guide: waves of CDNA GPUs have 64 lanes; clang's -Wshorten-64-to-32",
         "warn",
     ),
+    "warp_idioms": Check(
+        "HIP source, in a block of more than 32 threads, that reduces 32 lanes by shuffles without "
+        "counting in groups of 32, reads a lane of the wave for one of such a group, masks lanes "
+        "of a ballot in 32 bits, or reduces in LDS without volatile or a barrier",
+        "the result is another one",
+        "HIP's porting guide: waves of CDNA GPUs have 64 lanes; CUDA's programming guide, on "
+        "warp-synchronous programming",
+        "warn",
+    ),
     "argument_types": Check(
         "an argument of cupy.RawKernel whose bytes the kernel reads as another value, because its "
         "type has another size or kind; too few arguments. Arrays of another dtype than the "

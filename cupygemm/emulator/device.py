@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from cupygemm.emulator import source_findings
+from cupygemm.emulator import source_findings, warp_idioms
 from cupygemm.emulator.allocations import Memory
 from cupygemm.emulator.errors import EmulatorError
 from cupygemm.emulator.extents import Extent
@@ -208,7 +208,7 @@ class Device:
         block: tuple[int, int, int],
         dynamic_lds: int,
     ) -> None:
-        """Raise `LaunchError` for a launch that the device cannot run."""
+        """Raise `LaunchError` for a launch that the device cannot run; look at its source once."""
         what = f"launch of {kernel.name} with grid {grid} and block {block}"
         threads = block[0] * block[1] * block[2]
         if min(*grid, *block) < 1:
@@ -226,6 +226,7 @@ class Device:
                 f"{what}: {lds} bytes of LDS ({kernel.lds_bytes} static, {dynamic_lds} dynamic), "
                 f"but a workgroup of {self.target.name} has {self.target.lds_bytes}"
             )
+        warp_idioms.report(kernel.code_object, threads)
 
     def occupancy(self, kernel: Kernel, threads: int, dynamic_lds: int) -> int:
         """Return how many workgroups of `threads` work-items fit a compute unit at a time.

@@ -52,10 +52,13 @@ def with_source(code: bytes, name: str, source: str) -> bytes:
     return bytes(made)
 
 
-def program_text(elf: bytes) -> str:
-    """Return the program that a code object keeps; "" if it keeps none."""
+def program_of(elf: bytes) -> tuple[str, str]:
+    """Return the name and the text of the program that a code object keeps; "" if it keeps none."""
     section = ELFFile(io.BytesIO(elf)).get_section_by_name(SECTION) if elf else None
-    return "" if section is None else section.data().decode(errors="replace").partition("\0")[2]
+    if section is None:
+        return "", ""
+    name, _, text = section.data().decode(errors="replace").partition("\0")
+    return name, text
 
 
 class Sources:
@@ -69,9 +72,8 @@ class Sources:
 
     def __init__(self, elf: bytes) -> None:
         self._files: dict[str, list[str]] = {}
-        section = ELFFile(io.BytesIO(elf)).get_section_by_name(SECTION) if elf else None
-        if section is not None:
-            name, _, text = section.data().decode(errors="replace").partition("\0")
+        name, text = program_of(elf)
+        if name:
             self._files[name] = text.splitlines()
 
     def lines(self, file: str) -> list[str]:

@@ -15,7 +15,7 @@ import weakref
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cupygemm.emulator.kept_source import program_text
+from cupygemm.emulator.kept_source import program_of
 
 if TYPE_CHECKING:
     from cupygemm.emulator.code_object import Kernel
@@ -79,7 +79,7 @@ def parameters_of(kernel: Kernel) -> tuple[Parameter, ...] | None:
 
 def _declared(kernel: Kernel) -> tuple[list[str] | None, dict[str, str]]:
     """Return the texts of the parameters' types, and the aliases that the source declares."""
-    source = program_text(kernel.code_object.elf)
+    source = program_of(kernel.code_object.elf)[1]
     if kernel.name.startswith("_Z"):
         return _from_name(kernel.name), {}
     source = _COMMENT.sub(" ", source)

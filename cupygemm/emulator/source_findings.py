@@ -138,7 +138,7 @@ def report(elf: bytes) -> None:
     for check, mark in _MARKS.items():
         if mark.encode() not in elf or (severity := checking.policy()[check]) == "off":
             continue
-        if not _called_by_cupy():
+        if not called_by_cupy():
             found = re.findall(re.escape(mark.encode()) + rb"([^\0]+)", elf)
             report_call(SourceFault(_text(check, found), check), severity)
 
@@ -153,7 +153,7 @@ def _text(check: str, found: Iterable[bytes]) -> str:
     return "\n".join(lines)
 
 
-def _called_by_cupy() -> bool:
+def called_by_cupy() -> bool:
     """Tell whether a function of CuPy's, and not a user of its kernel classes, loads the code."""
     frame = sys._getframe()  # noqa: SLF001  # inspect.currentframe returns the same
     while frame.f_back is not None:

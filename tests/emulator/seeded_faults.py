@@ -191,6 +191,15 @@ extern "C" __global__ void k(unsigned* x, float a) {
 """
 
 
+_HALF_A_SUM = """
+extern "C" __global__ void k(int* x, int n) {
+    int sum = n;
+    for (int d = 16; d; d >>= 1) sum += __shfl_down(sum, d);
+    x[threadIdx.x] = 7 + sum / 1000;
+}
+"""
+
+
 def _argument() -> int:
     import cupy as cp
 
@@ -217,6 +226,8 @@ def run(name: str) -> int:
         return _streams()
     if name == "partial_barriers":
         return _barrier()
+    if name == "warp_idioms":
+        return _source(_HALF_A_SUM)
     if name == "argument_types":
         return _argument()
     if name == "argument_views":

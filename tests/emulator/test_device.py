@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from cupygemm.emulator import host_memory, run
+from cupygemm.emulator.code_object import CodeObject
 from cupygemm.emulator.device import Device, LaunchError, Memory, OutOfMemory
 from cupygemm.emulator.errors import KernelFault
 from cupygemm.emulator.targets import TARGETS
@@ -179,7 +180,8 @@ def test_an_allocation_beyond_the_host_is_refused(
 def kernel(**changes: Any) -> Any:
     descriptor = SimpleNamespace(num_registers=changes.pop("registers", 64))
     values = {"name": "k", "lds_bytes": 0, "max_threads": 1024, "descriptor": descriptor}
-    return cast("Any", SimpleNamespace(**values | changes))
+    code = CodeObject("gfx942", 0, b"")
+    return cast("Any", SimpleNamespace(code_object=code, **values | changes))
 
 
 @pytest.mark.parametrize(

@@ -143,6 +143,14 @@ def test_too_few_arguments_are_an_error_and_too_many_a_warning(
     assert not error
 
 
+def test_an_array_in_place_of_a_tuple_is_named(emulated_cp: ModuleType) -> None:
+    kernel = emulated_cp.RawKernel('extern "C" __global__ void one(float* x) { x[0] = 1; }', "one")
+    x = emulated_cp.zeros(8, "f4")
+    with pytest.warns(KernelWarning, match=r"8 are given; .*elements of an array: write \(x,\)"):
+        kernel((1,), (1,), x)
+    kernel((1,), (1,), (x,))
+
+
 def test_an_array_of_another_dtype_is_a_warning(module: Any, emulated_cp: ModuleType) -> None:
     kernel, a = module[""].get_function("all"), emulated_cp.ones(64, "f4")
     for dtype in ("f8", "i4", "f2", "?", "i8"):

@@ -3,7 +3,8 @@
 HIP's functions see addresses only, so the arguments are looked at where CuPy still has them. Its
 compiler makes a `cupy.cuda.function.Module` of a program, which makes functions of its kernels;
 both get subclasses here. CuPy calls the functions of the kernels that it generates in another way
-(``linear_launch``), which is as before. Modules of files (``RawModule(path=...)``) are not seen.
+(``linear_launch``), which is as before. What CuPy's own functions pass to its kernels, no program
+can help: it is not looked at. Modules of files (``RawModule(path=...)``) are not seen.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import numpy as np
 from cupygemm.emulator import argument_types, argument_views
 from cupygemm.emulator.argument_types import Given
 from cupygemm.emulator.argument_views import View
+from cupygemm.emulator.source_findings import called_by_cupy
 
 if TYPE_CHECKING:
     from cupygemm.emulator.code_object import Kernel
@@ -44,9 +46,9 @@ def install(cupy: Any, kernel_of: Callable[[int], Kernel | None]) -> None:
 
         def __call__(self, grid: Any, block: Any, args: Any, *rest: Any, **options: Any) -> None:
             kernel = kernel_of(self.ptr)
-            if kernel is not None:
+            if kernel is not None and not called_by_cupy():
                 given = [_given(each, array) for each in args]
-                argument_types.report(kernel, given)
+                argument_types.report(kernel, given, are_an_array=isinstance(args, array))
                 argument_views.report(kernel, given, [_view(each, array) for each in args])
             super().__call__(grid, block, args, *rest, **options)
 

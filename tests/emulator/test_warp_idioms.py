@@ -1,0 +1,160 @@
+"""Idioms of CUDA source for warps of 32 threads are reported where 64 lanes make them wrong."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+
+from cupygemm import emulator
+from cupygemm.emulator.errors import EmulatorError, KernelWarning
+from cupygemm.emulator.runtime.compile import compile_program
+from cupygemm.emulator.warp_idioms import idioms
+
+HALF_A_SUM = """
+extern "C" __global__ void sum(const float* x, float* y) {
+    float v = x[threadIdx.x];
+    // The loop adds 32 lanes.
+    for (int d = 16; d > 0; d >>= 1)
+        v += __shfl_down(v, d);
+    if (threadIdx.x == 0)
+        y[0] = v;
+}
+"""
+GROUPS = """
+extern "C" __global__ void sum(const float* x, float* y) {
+    float v = x[threadIdx.x];
+    for (int d = 16; d > 0; d /= 2) v += __shfl_xor(v, d);
+    y[threadIdx.x] = FIRST;
+    if (threadIdx.x % 32 == 0) y[threadIdx.x / 32] = v;
+}
+"""
+RANK = """
+extern "C" __global__ void rank(const float* x, float* y) {
+    int lane = threadIdx.x % 64;
+    unsigned long long set = __ballot(x[threadIdx.x] > 1);
+    y[threadIdx.x] = __popcll(set & ((1ONE << lane) - 1));
+}
+"""
+LOCKSTEP = """
+extern "C" __global__ void sum(const float* x, float* y) {
+    __shared__ QUALIFIER float s[128];
+    int t = threadIdx.x;
+    s[t] = x[t];
+    __syncthreads();
+    if (t < 64) {
+        s[t] += s[t + 64]; BETWEEN
+        s[t] += s[t + 32]; BETWEEN
+        s[t] += s[t + 16]; BETWEEN
+        s[t] += s[t + 8]; BETWEEN
+        s[t] += s[t + 4]; BETWEEN
+        s[t] += s[t + 2]; BETWEEN
+        s[t] += s[t + 1];
+    }
+    if (t == 0) y[0] = s[0];
+}
+"""
+
+
+def found(source: str) -> list[int]:
+    return [line for line, _ in idioms(source)]
+
+
+def launched(source: str, threads: int) -> tuple[np.ndarray, list[str]]:
+    """Return what a kernel makes of 1, 2, ..., and the warnings of its launch."""
+    code = compile_program(source, "a.hip", target_name="gfx942").code
+    x, y = np.arange(1, threads + 1, dtype="f4"), np.zeros(threads, "f4")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", KernelWarning)
+        emulator.launch(code, 1, threads, [x, y])
+    return y, [str(each.message) for each in caught]
+
+
+def test_a_sum_of_half_a_wave_is_named_with_its_line() -> None:
+    y, told = launched(HALF_A_SUM, 64)
+    assert y[0] != np.arange(1, 65).sum()
+    (text,) = told
+    assert text == (
+        "1 finding in a call:\n"
+        "HIP source has idioms of warps of 32 threads, and a wave has 64 lanes\n"
+        "  a.hip:5: a reduction that begins at 16 combines 32 lanes: begin at warpSize / 2, or "
+        "pass 32 as the width of __shfl\n"
+        "  check: warp_idioms"
+    )
+
+
+def test_a_block_of_a_warp_is_right_and_not_reported() -> None:
+    y, told = launched(HALF_A_SUM, 32)
+    assert y[0] == np.arange(1, 33).sum()
+    assert not told
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        ("16", "32"),
+        ("16", "warpSize / 2"),
+        ("d)", "d, 32)"),
+        ("threadIdx.x == 0", "threadIdx.x % 32 == 0"),
+        ("threadIdx.x == 0", "threadIdx.x < 32"),
+        ("__shfl_down(v, d)", "y[d]"),
+        ("// The loop", "#ifdef __HIP_PLATFORM_AMD__\n#endif\n//"),
+    ],
+)
+def test_a_reduction_that_is_right_or_may_be_is_not_reported(change: tuple[str, str]) -> None:
+    assert found(HALF_A_SUM) == [5]
+    assert found(HALF_A_SUM.replace("//", "").replace("The loop adds 32 lanes.", "")) == [5]
+    assert not found(HALF_A_SUM.replace(*change))
+
+
+def test_a_lane_of_a_group_of_32_is_not_that_of_the_wave() -> None:
+    wrong, told = launched(GROUPS.replace("FIRST", "__shfl(v, 0)"), 64)
+    right, silent = launched(GROUPS.replace("FIRST", "__shfl(v, 0, 32)"), 64)
+    assert "a.hip:5: lanes 32 to 63 read lane 0 of the wave, not of their group" in told[0]
+    assert not silent
+    assert (wrong[33], right[33]) == (np.arange(1, 33).sum(), np.arange(33, 65).sum())
+    assert not found(GROUPS.replace("FIRST", "__shfl(v, threadIdx.x % 32 / 4)"))
+
+
+def test_a_mask_of_the_lanes_below_has_64_bits() -> None:
+    wrong, told = launched(RANK.replace("ONE", "u"), 64)
+    right, silent = launched(RANK.replace("ONE", "ull"), 64)
+    assert "a.hip:5: a mask of the lanes below one, of 32 bits" in told[0]
+    assert not silent
+    np.testing.assert_array_equal(right, np.maximum(np.arange(64) - 1, 0))
+    assert (wrong != right).any()
+
+
+def test_steps_in_lds_need_volatile_or_a_barrier() -> None:
+    plain = LOCKSTEP.replace("QUALIFIER", "").replace("BETWEEN", "")
+    marked = LOCKSTEP.replace("QUALIFIER", "volatile").replace("BETWEEN", "")
+    apart = LOCKSTEP.replace("QUALIFIER", "").replace("BETWEEN", "__syncthreads();")
+    wrong, told = launched(plain, 128)
+    right, silent = launched(marked, 128)
+    assert "a.hip:8: the compiler may read s[t + 32] before another lane has added to it" in told[0]
+    assert not silent
+    assert right[0] == np.arange(1, 129).sum() != wrong[0]
+    assert not found(apart)
+
+
+def test_the_check_can_be_an_error_or_off() -> None:
+    with emulator.checks(warp_idioms="error"), pytest.raises(EmulatorError, match="begins at 16"):
+        launched(HALF_A_SUM, 64)
+    with emulator.checks(warp_idioms="off"):
+        assert not launched(HALF_A_SUM, 64)[1]
+
+
+def test_a_launch_is_reported_once() -> None:
+    from cupygemm.emulator import warp_idioms
+    from cupygemm.emulator.code_object import load
+    from cupygemm.emulator.device import Device
+    from cupygemm.emulator.targets import TARGETS
+
+    device = Device(TARGETS["gfx942"])
+    code = load(compile_program(HALF_A_SUM, "a.hip", target_name="gfx942").code, device.memory)
+    with pytest.warns(KernelWarning, match="begins at 16"):
+        warp_idioms.report(code, 64)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warp_idioms.report(code, 64)
