@@ -385,6 +385,6 @@ class _CupyLoader(importlib.abc.Loader):
             return
         if module.__name__ == "cupy":
             allocator.install(module, _devices)
-            raw_launch.install(module, _runtime.kernel_of)
+            raw_launch.install(module, _runtime)
         else:
             messages.explain_errors(module, _host_libraries)

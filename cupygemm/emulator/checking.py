@@ -110,8 +110,9 @@ CHECKS: Mapping[str, Check] = {
     "argument_views": Check(
         "an array that is not in C's order (a.T, a[:, :3], a[::-1]) as an argument of "
         "cupy.RawKernel, if neither the other arguments nor the source have one of its strides, "
-        "and it does not own its memory in Fortran's order",
-        "the kernel gets the address of the first element",
+        "and it does not own its memory in Fortran's order; an access beyond a view, such as x[1], "
+        "that is inside the array of the view and in no other argument",
+        "the kernel gets the address of the first element; the access is made",
         "CuPy's user guide, on raw kernels: a kernel gets a pointer, and no strides",
         "warn",
     ),

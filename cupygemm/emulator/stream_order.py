@@ -16,7 +16,6 @@ be missed, but none is invented.
 from __future__ import annotations
 
 import collections
-import ctypes
 import itertools
 import threading
 from collections.abc import Hashable, Iterable
@@ -24,12 +23,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cupygemm.emulator.stream_deferral import Deferral
 
 if TYPE_CHECKING:
-    from cupygemm.emulator.global_shadow import GlobalShadow
+    pass
 
 Clock = dict["Queue", int]
 _REMEMBERED = 512  # unordered pieces of work of a stream; older ones count as ordered
@@ -343,52 +341,3 @@ def merge(clock: Clock, other: Clock) -> None:
     for queue, count in other.items():
         if clock.get(queue, 0) < count:
             clock[queue] = count
-
-
-def find_rival(
-    shadow: GlobalShadow, rivals: Rivals, part: Stretch, library: Any
-) -> tuple[Operation, int, int, bool] | None:
-    """Return what a copy, a fill or a library call races with.
-
-    Parameters
-    ----------
-    shadow : GlobalShadow
-    rivals : Rivals
-    part : Stretch
-        What it touches.
-    library : ctypes.CDLL
-        The native code.
-
-    Returns
-    -------
-    tuple or None
-        The other work, the address, the program counter (-1 without one), and whether it writes.
-    """
-    for operation, other in rivals.touched:
-        if part.writes or other.writes:
-            address = part.first_common(other)
-            if address is not None:
-                return operation, address, -1, other.writes
-    if not len(rivals.intervals):
-        return None
-    found = (ctypes.c_int64 * 4)()
-    times: NDArray[Any] = rivals.intervals
-    function = library.find_rival
-    function.argtypes = [*[ctypes.c_void_p] * 2, *[ctypes.c_uint64] * 3, ctypes.c_int]
-    function.argtypes += [ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p]
-    for start in range(part.start, part.end, part.pitch):
-        low, high = max(start, shadow.base), min(start + part.run, part.end, shadow.end)
-        if low < high and function(
-            shadow.address,
-            shadow.lines,
-            shadow.base,
-            low,
-            high,
-            part.writes,
-            times.ctypes.data,
-            len(times),
-            found,
-        ):
-            address, time, pc, writes = found
-            return rivals.at(time), address, pc, bool(writes)
-    return None

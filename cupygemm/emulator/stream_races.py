@@ -7,18 +7,22 @@ here.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+import ctypes
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cupygemm.emulator.checking import policy
 from cupygemm.emulator.errors import EmulatorError
 from cupygemm.emulator.findings import report_call
 from cupygemm.emulator.native import library
 from cupygemm.emulator.reports import instruction_of
-from cupygemm.emulator.stream_order import Operation, StreamOrder, Stretch, find_rival
+from cupygemm.emulator.stream_order import Operation, Rivals, StreamOrder, Stretch
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from cupygemm.emulator.allocations import Memory
     from cupygemm.emulator.code_object import Kernel
+    from cupygemm.emulator.global_shadow import GlobalShadow
 
 CHECK = "stream_races"
 
@@ -118,7 +122,7 @@ def touch(order: StreamOrder, operation: Operation, memory: Memory, parts: list[
     if rivals is None or shadow is None or severity == "off":
         return
     for part in parts:
-        found = find_rival(shadow, rivals, part, library())
+        found = find_rival(shadow, rivals, part)
         if found is None:
             continue
         other, address, pc, others_write = found
@@ -162,3 +166,70 @@ def end_launch(operation: Operation, memory: Memory) -> None:
         shadow.rivals = None
         now = int(shadow.clock[0])
         operation.last = now if now >= operation.first else 0
+
+
+def find_rival(
+    shadow: GlobalShadow, rivals: Rivals, part: Stretch
+) -> tuple[Operation, int, int, bool] | None:
+    """Return what a copy, a fill or a library call races with.
+
+    Parameters
+    ----------
+    shadow : GlobalShadow
+    rivals : Rivals
+    part : Stretch
+        What it touches.
+
+    Returns
+    -------
+    tuple or None
+        The other work, the address, the program counter (-1 without one), and whether it writes.
+    """
+    for operation, other in rivals.touched:
+        if part.writes or other.writes:
+            address = part.first_common(other)
+            if address is not None:
+                return operation, address, -1, other.writes
+    if not len(rivals.intervals):
+        return None
+    for start in range(part.start, part.end, part.pitch):
+        span = start, min(start + part.run, part.end)
+        found = find_access(shadow, span, rivals.intervals, with_reads=part.writes)
+        if found is not None:
+            address, time, pc, writes = found
+            return rivals.at(time), address, pc, writes
+    return None
+
+
+def find_access(
+    shadow: GlobalShadow, span: tuple[int, int], times: NDArray[Any], *, with_reads: bool
+) -> tuple[int, int, int, bool] | None:
+    """Return an access by kernels to some bytes, at some times.
+
+    Parameters
+    ----------
+    shadow : GlobalShadow
+    span : tuple of int
+        Addresses of the first byte and behind the last.
+    times : ndarray
+        INTERVAL (n,), ascending.
+    with_reads : bool
+        Whether reads count, too.
+
+    Returns
+    -------
+    tuple or None
+        The address, the time, the program counter, and whether it writes.
+    """
+    found = (ctypes.c_int64 * 4)()
+    function = library().find_rival
+    function.argtypes = [*[ctypes.c_void_p] * 2, *[ctypes.c_uint64] * 3, ctypes.c_int]
+    function.argtypes += [ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p]
+    low, high = max(span[0], shadow.base), min(span[1], shadow.end)
+    if low >= high or not function(
+        shadow.address, shadow.lines, shadow.base, low, high, with_reads, times.ctypes.data,
+        len(times), found,
+    ):  # fmt: skip
+        return None
+    address, time, pc, writes = found
+    return address, time, pc, bool(writes)

@@ -230,7 +230,7 @@ def test_a_view_whose_strides_the_kernel_cannot_know_is_a_warning(emulated_cp: M
         assert not error
         return warned
 
-    square = x.ravel()[:36].reshape(6, 6)
+    square = cp.ones((6, 6), "f4")
     assert "(b): an array of shape (6, 6) whose strides are (1, 6) elements\n" in told(square.T)
     assert "it is transposed" in told(square.T)
     assert "do not follow each other" in told(x[:6, :6])
@@ -238,13 +238,60 @@ def test_a_view_whose_strides_the_kernel_cannot_know_is_a_warning(emulated_cp: M
     assert told(x.T).endswith("cupy.ascontiguousarray(x)\n  check: argument_views")
     # The kernel may know: by a number, by an array of strides, or because the array is meant so.
     assert not told(x[:6, :6], ldb=15)
-    assert not told(x[:6, :6], ldb=60)
+    assert "none of its strides" not in told(x[:6, :6], ldb=60)
     assert not told(x[:6, :6], cp.array([15, 1], "i4"))
     assert not told(cp.asfortranarray(square))
     assert not told(x[:6])
-    assert not told(x[:1, :1].T)
+    assert "none of its strides" not in told(x[:1, :1].T)
     with emulator.checks(argument_views="off"):
         assert not told(square.T)
+
+
+COPIES = """
+extern "C" __global__ void copy(const float* x, float* y, int first, int count) {
+    int i = threadIdx.x;
+    if (i < count) y[i] = x[i + first];
+}
+"""
+
+
+def test_accesses_beyond_a_view_inside_its_array_are_a_warning(emulated_cp: ModuleType) -> None:
+    cp, kernel = emulated_cp, emulated_cp.RawKernel(COPIES, "copy")
+    x, y, none = cp.ones((4, 50), "f4"), cp.zeros((4, 50), "f4"), ("", "")
+
+    def told(*arguments: Any) -> str:
+        error, warned = findings(kernel, *arguments)
+        assert not error
+        return warned.split("finding in a call:\n")[-1].replace("\n  ", "|")
+
+    text = told(x[1], y, 0, 51)
+    assert text.startswith("kernel copy goes beyond a view that it was given, inside the view's")
+    assert (
+        "|argument 0 (x): an array of shape (50,), which is a part of another|reads 0 bytes" in text
+    )
+    assert "kernel.cu:4: if (i < count) y[i] = x[i + first];|check: argument_views" in text
+    assert "writes 0 bytes behind its end" in told(x, y[2], 0, 51)
+    assert "reads 8 bytes before its start" in told(x[3], y, -2, 1)
+    # Not beyond, or into what another argument has; the whole array; and where others may point.
+    assert findings(kernel, x[1], y[2], 0, 50) == none
+    assert findings(kernel, x[1], x[2], 0, 50) == none
+    assert findings(kernel, x, y, 0, 64) == none
+    assert findings(kernel, x[1:].ravel(), y[1:], 50, 64) == none
+    assert findings(kernel, x[1].data.ptr, y, 0, 60) == none
+    y[:] = x + 1
+    assert findings(kernel, x[1], x, 0, 0) == none  # what other kernels did counts for nothing
+    with emulator.checks(argument_views="error"), pytest.raises(EmulatorError, match="beyond a"):
+        kernel((1,), (64,), (x[1], y, 0, 51))
+    with emulator.checks(argument_views="off"):
+        assert findings(kernel, x[1], y, 0, 51) == none
+
+
+def test_a_launch_that_waits_is_not_looked_at_too_early(emulated_cp: ModuleType) -> None:
+    cp, kernel = emulated_cp, emulated_cp.RawKernel(COPIES, "copy")
+    x, y = cp.ones((4, 50), "f4"), cp.zeros(64, "f4")
+    with emulator.streams(3):
+        assert findings(kernel, x[1], y, 0, 51) == ("", "")
+    assert y.get().sum() == 51
 
 
 def test_a_view_behind_whose_address_nothing_is_is_named(emulated_cp: ModuleType) -> None:

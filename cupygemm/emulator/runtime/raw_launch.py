@@ -9,7 +9,6 @@ can help: it is not looked at. Modules of files (``RawModule(path=...)``) are no
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -18,24 +17,25 @@ import numpy as np
 from cupygemm.emulator import argument_types, argument_views
 from cupygemm.emulator.argument_types import Given
 from cupygemm.emulator.argument_views import View
+from cupygemm.emulator.runtime import view_accesses
 from cupygemm.emulator.source_findings import called_by_cupy
 
 if TYPE_CHECKING:
-    from cupygemm.emulator.code_object import Kernel
+    from cupygemm.emulator.runtime.hip import HipRuntime
 
 _PYTHON = {bool: "?", int: "i8", float: "f8", complex: "c16"}
 _LARGEST = 1 << 63
 
 
-def install(cupy: Any, kernel_of: Callable[[int], Kernel | None]) -> None:
-    """Let launches of user kernels of `cupy` look at their arguments.
+def install(cupy: Any, runtime: HipRuntime) -> None:
+    """Let launches of user kernels of `cupy` look at their arguments, and behind them.
 
     Parameters
     ----------
     cupy : module
-    kernel_of : callable
-        Returns the kernel of a handle; None if there is none.
+    runtime : HipRuntime
     """
+    devices = runtime.devices
     own: Any = cupy.cuda.function
     array = cupy.ndarray
 
@@ -45,12 +45,19 @@ def install(cupy: Any, kernel_of: Callable[[int], Kernel | None]) -> None:
         __module__ = own.Function.__module__
 
         def __call__(self, grid: Any, block: Any, args: Any, *rest: Any, **options: Any) -> None:
-            kernel = kernel_of(self.ptr)
-            if kernel is not None and not called_by_cupy():
-                given = [_given(each, array) for each in args]
-                argument_types.report(kernel, given, are_an_array=isinstance(args, array))
-                argument_views.report(kernel, given, [_view(each, array) for each in args])
-            super().__call__(grid, block, args, *rest, **options)
+            kernel = runtime.kernel_of(self.ptr)
+            if kernel is None or called_by_cupy():
+                super().__call__(grid, block, args, *rest, **options)
+                return
+            given = [_given(each, array) for each in args]
+            argument_types.report(kernel, given, are_an_array=isinstance(args, array))
+            argument_views.report(kernel, given, [_view(each, array) for each in args])
+            memory = devices.current.memory
+            if devices.order.deferral.seed is not None:  # the launch waits in its stream
+                super().__call__(grid, block, args, *rest, **options)
+                return
+            with view_accesses.watched(kernel, args, array, memory, devices.target.name):
+                super().__call__(grid, block, args, *rest, **options)
 
     class Module(own.Module):  # type: ignore[misc]
         """A module whose functions are these."""

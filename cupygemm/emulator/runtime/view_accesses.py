@@ -1,0 +1,166 @@
+"""Accesses of a kernel beyond a view that it was given, but inside the array of the view.
+
+A kernel that gets the address of ``x[1]`` and goes on behind its last element reads or writes
+``x[2]``. That is inside an allocation, and so no fault of bounds. What a launch has accessed is on
+record (`global_shadow`): when it has ended, the records beside the views are searched.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cupygemm.emulator import checking
+from cupygemm.emulator.argument_types import argument_name
+from cupygemm.emulator.argument_views import CHECK
+from cupygemm.emulator.errors import ArgumentFault
+from cupygemm.emulator.findings import report_call
+from cupygemm.emulator.reports import instruction_of
+from cupygemm.emulator.stream_order import INTERVAL
+from cupygemm.emulator.stream_races import find_access
+
+if TYPE_CHECKING:
+    from cupygemm.emulator.allocations import Memory
+    from cupygemm.emulator.code_object import Kernel
+
+_SEARCHED = 1 << 20  # bytes on each side of a view
+_LEAST_ADDRESS = 1 << 32
+
+
+@dataclass(frozen=True)
+class _Part:
+    """An argument that points into an allocation.
+
+    Attributes
+    ----------
+    position : int
+        Of the argument.
+    shape : tuple of int
+    start, end : int
+        Addresses of the elements.
+    extent : tuple of (int, int)
+        Those of the allocation.
+    """
+
+    position: int
+    shape: tuple[int, ...]
+    start: int
+    end: int
+    extent: tuple[int, int]
+
+
+@contextlib.contextmanager
+def watched(
+    kernel: Kernel, arguments: Sequence[Any], array: Any, memory: Memory, target: str
+) -> Iterator[None]:
+    """Report accesses beside views, by the launch inside a ``with`` statement, behind it.
+
+    Parameters
+    ----------
+    kernel : Kernel
+    arguments : sequence
+    array : type
+        CuPy's class of arrays.
+    memory : Memory
+    target : str
+        The name of the target.
+
+    Raises
+    ------
+    ArgumentFault
+        The check is an error.
+    """
+    severity, shadow = checking.policy()[CHECK], memory.shadow
+    if severity == "off" or shadow is None:
+        yield
+        return
+    parts, clock = _parts(arguments, array, memory), int(shadow.clock[0])
+    yield
+    if int(shadow.clock[0]) <= clock:  # the launch has accessed nothing
+        return
+    times = np.array([(shadow.launch_start, int(shadow.clock[0]))], INTERVAL)
+    for beside in parts:
+        for span in _gaps(beside):
+            found = find_access(shadow, span, times, with_reads=True)
+            if found is not None:
+                address, _, pc, writes = found
+                text = _text(kernel, beside, address, pc, target, writes=writes)
+                report_call(ArgumentFault(text, CHECK), severity)
+                break
+
+
+def _parts(arguments: Sequence[Any], array: Any, memory: Memory) -> list[list[_Part]]:
+    """Return views, by the allocation that they are a part of, if only arrays point into it."""
+    found: dict[tuple[int, int], list[_Part]] = {}
+    unknown: set[tuple[int, int]] = set()
+    for position, value in enumerate(arguments):
+        if isinstance(value, array):
+            if value.size:
+                start, end = _reach(value)
+                extent = _extent(memory, start)
+                found.setdefault(extent, []).append(
+                    _Part(position, value.shape, start, end, extent)
+                )
+        elif isinstance(value, int | np.integer):
+            if int(value) >= _LEAST_ADDRESS:
+                unknown.add(_extent(memory, int(value)))
+        elif value is not None and not isinstance(value, float | complex | np.number | np.bool_):
+            return []  # a structure may have any pointers
+    return [parts for extent, parts in found.items() if extent not in unknown | {(0, 0)}]
+
+
+def _text(
+    kernel: Kernel, parts: list[_Part], address: int, pc: int, target: str, *, writes: bool
+) -> str:
+    part = min(parts, key=lambda each: max(each.start - address, address - each.end))
+    explicit = kernel.explicit_arguments
+    name = f"argument {part.position}"
+    if part.position < len(explicit):
+        name = argument_name(part.position, explicit[part.position])
+    behind = address >= part.end
+    distance = address - part.end if behind else part.start - address
+    where = instruction_of(kernel, target, pc).replace("\n", "\n  ")
+    return (
+        f"kernel {kernel.name} goes beyond a view that it was given, inside the view's array\n"
+        f"  {name}: an array of shape {part.shape}, which is a part of another\n"
+        f"  {'writes' if writes else 'reads'} {distance} bytes "
+        f"{'behind its end' if behind else 'before its start'}, by\n"
+        f"    {where}\n"
+        f"  check: {CHECK}"
+    )
+
+
+def _reach(array: Any) -> tuple[int, int]:
+    """Return the addresses of an array's first and behind its last byte."""
+    reach = [(n - 1) * step for n, step in zip(array.shape, array.strides, strict=True)]
+    start = int(array.data.ptr)
+    return (
+        start + sum(min(each, 0) for each in reach),
+        start + sum(max(each, 0) for each in reach) + array.itemsize,
+    )
+
+
+def _extent(memory: Memory, address: int) -> tuple[int, int]:
+    """Return the allocation that an address is in; (0, 0) if there is none."""
+    starts, ends = memory.ranges()
+    position = int(np.searchsorted(starts, np.uint64(address), side="right")) - 1
+    if position < 0 or address >= int(ends[position]):
+        return 0, 0
+    return int(starts[position]), int(ends[position])
+
+
+def _gaps(parts: list[_Part]) -> Iterator[tuple[int, int]]:
+    """Yield what an allocation has beside the views, as far as it is searched."""
+    (start, end), at = parts[0].extent, parts[0].extent[0]
+    low = max(start, min(each.start for each in parts) - _SEARCHED)
+    high = min(end, max(each.end for each in parts) + _SEARCHED)
+    for each in sorted(parts, key=lambda each: each.start):
+        if each.start > at:
+            yield max(at, low), each.start
+        at = max(at, each.end)
+    if at < high:
+        yield at, high
