@@ -143,6 +143,15 @@ def test_too_few_arguments_are_an_error_and_too_many_a_warning(
     assert not error
 
 
+def test_classes_that_binary_modules_of_cupy_import_are_its_own(emulated_cp: ModuleType) -> None:
+    """Another class of the name has no table of C functions, and the import of a module fails."""
+    function = emulated_cp.cuda.function
+    assert function.Module.__base__ is function.Function.__base__ is object
+    kernel = emulated_cp.RawKernel('extern "C" __global__ void none() {}', "none").kernel
+    assert isinstance(kernel, function.Function)
+    assert type(kernel) is not function.Function
+
+
 def test_an_array_in_place_of_a_tuple_is_named(emulated_cp: ModuleType) -> None:
     kernel = emulated_cp.RawKernel('extern "C" __global__ void one(float* x) { x[0] = 1; }', "one")
     x = emulated_cp.zeros(8, "f4")
