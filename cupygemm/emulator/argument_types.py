@@ -39,20 +39,29 @@ class Given:
 
     Attributes
     ----------
-    words : str
-        For people, e.g. "a Python float".
     dtype : str
         NumPy's name of an array's elements or of a number, e.g. "f8".
     value : int, float, complex or None
         None of an array.
     size : int
         Elements.
+    is_python : bool
+        Whether it is a number of Python's.
     """
 
-    words: str
     dtype: str
     value: Any = None
     size: int = 1
+    is_python: bool = False
+
+    @property
+    def words(self) -> str:
+        """What it is, for people."""
+        name = _long(self.dtype)
+        if self.value is None:
+            return f"an array of {name}"
+        kind = f"Python {type(self.value).__name__}" if self.is_python else f"numpy.{name}"
+        return f"the {kind} {self.value}"
 
 
 @dataclass(frozen=True)
@@ -177,8 +186,10 @@ def _number(
     argument: Argument, parameter: Parameter | None, given: Given, wanted: str
 ) -> Iterator[_Finding]:
     """Compare a number with what the kernel makes of its bytes."""
-    passed = np.dtype(given.dtype)
     dtype = parameter.dtype if parameter else ""
+    if dtype == given.dtype:
+        return
+    passed = np.dtype(given.dtype)
     if dtype == "bf16":
         if given.dtype not in ("u2", "i2"):
             yield _Finding(
@@ -228,4 +239,4 @@ def _converted(wanted: np.dtype[Any], value: Any) -> str:
 
 
 def _long(dtype: str) -> str:
-    return "bfloat16" if dtype == "bf16" else np.dtype(dtype).name
+    return "bfloat16" if dtype in ("bf16", "bfloat16") else np.dtype(dtype).name

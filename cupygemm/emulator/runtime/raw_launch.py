@@ -74,13 +74,13 @@ def install(cupy: Any, runtime: HipRuntime) -> None:
 def _given(value: Any, array: Any) -> Given | None:
     """Return what an argument is; None if nothing can be said of it."""
     if isinstance(value, array):
-        return Given(f"an array of {value.dtype}", _name(value.dtype), size=value.size)
+        return Given(_name(value.dtype), size=value.size)
     kind = _PYTHON.get(type(value))
     if kind is not None:
         dtype = "u8" if kind == "i8" and value >= _LARGEST else kind
-        return Given(f"the Python {type(value).__name__} {value}", dtype, value)
+        return Given(dtype, value, is_python=True)
     if isinstance(value, np.generic) and value.dtype.kind in "?biufc":
-        return Given(f"the numpy.{value.dtype.name} {value}", _name(value.dtype), value.item())
+        return Given(_name(value.dtype), value.item())
     return None
 
 

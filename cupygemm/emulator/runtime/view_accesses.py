@@ -95,6 +95,8 @@ def watched(
 
 def _parts(arguments: Sequence[Any], array: Any, memory: Memory) -> list[list[_Part]]:
     """Return views, by the allocation that they are a part of, if only arrays point into it."""
+    if all(value.base is None for value in arguments if isinstance(value, array)):
+        return []  # whole allocations
     found: dict[tuple[int, int], list[_Part]] = {}
     unknown: set[tuple[int, int]] = set()
     for position, value in enumerate(arguments):
