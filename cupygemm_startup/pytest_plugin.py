@@ -53,7 +53,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
         os.environ["CUPYGEMM_EMULATE_STREAM_ORDER"] = options.cupygemm_stream_order
     try:
         from cupygemm import emulator
-        from cupygemm.emulator import checking
+        from cupygemm.emulator.diagnostics import checking
 
         emulator.enable(options.cupygemm_emulate)
         checking.policy()
@@ -96,8 +96,8 @@ class _Faults:
 
 def _checked(item: pytest.Item, phase: str) -> Generator[None, Any, Any]:
     """Run a phase of a test; fail if a launch had a fault and the phase did not fail itself."""
-    from cupygemm.emulator.findings import observing
-    from cupygemm.emulator.stream_deferral import run_deferred
+    from cupygemm.emulator.concurrency.stream_deferral import run_deferred
+    from cupygemm.emulator.diagnostics.findings import observing
 
     with observing() as seen:
         try:

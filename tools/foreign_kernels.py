@@ -33,9 +33,9 @@ from pathlib import Path
 
 from cupygemm._build.toolchain import CompileError
 from cupygemm.emulator import code_object
-from cupygemm.emulator.allocations import Memory
-from cupygemm.emulator.control_flow import graph
+from cupygemm.emulator.code_object.control_flow import graph
 from cupygemm.emulator.errors import EmulatorError, UnsupportedInstruction
+from cupygemm.emulator.memory.allocations import Memory
 from cupygemm.emulator.runtime.compile import compile_program
 from cupygemm.emulator.targets import TARGETS
 from cupygemm.emulator.units import bind

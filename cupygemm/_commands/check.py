@@ -41,9 +41,9 @@ def check(
     device or the program cannot be started. Otherwise it is the program's own.
     """
     from cupygemm import emulator
-    from cupygemm.emulator import findings
     from cupygemm.emulator._session import finish_streams, use_stream_order
-    from cupygemm.emulator.stream_deferral import VARIABLE
+    from cupygemm.emulator.concurrency.stream_deferral import VARIABLE
+    from cupygemm.emulator.diagnostics import findings
 
     try:
         with severities(error, warn, off), findings.observing() as seen:

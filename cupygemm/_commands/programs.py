@@ -92,7 +92,7 @@ def profile_script(
         The program launches no kernel, or ends with an error of its own.
     """
     from cupygemm import emulator
-    from cupygemm.emulator import findings
+    from cupygemm.emulator.diagnostics import findings
     from cupygemm.emulator.errors import EmulatorError
 
     if not emulator.is_enabled():

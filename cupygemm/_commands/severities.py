@@ -30,7 +30,7 @@ def severities(error: Names, warn: Names, off: Names) -> Iterator[None]:
     ValueError
         There is no such check, or the environment's value cannot be read.
     """
-    from cupygemm.emulator import checking
+    from cupygemm.emulator.diagnostics import checking
 
     before = os.environ.get(checking.VARIABLE)
     chosen = {"error": error, "warn": warn, "off": off}

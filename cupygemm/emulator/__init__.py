@@ -18,7 +18,7 @@ from cupygemm.emulator._session import (
     unwritten,
 )
 from cupygemm.emulator._standalone import launch
-from cupygemm.emulator.checking import checks
+from cupygemm.emulator.diagnostics.checking import checks
 from cupygemm.emulator.errors import (
     EmulatorError,
     KernelFault,

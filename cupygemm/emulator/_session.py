@@ -181,7 +181,7 @@ def finish_streams() -> None:
 
 def use_stream_order(text: str) -> None:
     """Use the seed that a text states from now on; see `streams`."""
-    from cupygemm.emulator.stream_deferral import seed_of
+    from cupygemm.emulator.concurrency.stream_deferral import seed_of
 
     if _devices is not None:
         _devices.order.deferral.choose(seed_of(text, "stream order"))
@@ -324,12 +324,12 @@ def _named_like_cupy(folders: Sequence[str]) -> set[str]:
 
 def _connect(target_name: str, count: int) -> tuple[Devices, HipRuntime]:
     """Build and load the stand-in libraries, connected to new devices."""
+    from cupygemm.emulator.concurrency.stream_deferral import VARIABLE, seed_of
     from cupygemm.emulator.host_libraries.connected import connect_all
     from cupygemm.emulator.peers import Devices
     from cupygemm.emulator.runtime import hipcc, libraries
     from cupygemm.emulator.runtime.hip import HipRuntime
     from cupygemm.emulator.runtime.hiprtc import HiprtcRuntime
-    from cupygemm.emulator.stream_deferral import VARIABLE, seed_of
 
     seed = seed_of(os.environ.get(VARIABLE, ""))
     devices = Devices(TARGETS[target_name], count)

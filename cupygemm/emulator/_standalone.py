@@ -15,8 +15,8 @@ from cupygemm.emulator.device import Device
 from cupygemm.emulator.targets import TARGETS
 
 if TYPE_CHECKING:
+    from cupygemm.emulator.execution.schedule import Order
     from cupygemm.emulator.run import LaunchStats
-    from cupygemm.emulator.schedule import Order
 
 _POINTER = struct.Struct("<Q")
 _Buffers = list[tuple[int, np.ndarray[Any, Any]]]

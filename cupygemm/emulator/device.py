@@ -15,13 +15,14 @@ from dataclasses import dataclass, field
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from cupygemm.emulator import source_findings, warp_idioms
-from cupygemm.emulator.allocations import Memory
+from cupygemm.emulator.concurrency.stream_order import Clock, Operation, StreamOrder
+from cupygemm.emulator.concurrency.stream_races import end_launch, watch_launch
+from cupygemm.emulator.diagnostics import source_findings
 from cupygemm.emulator.errors import EmulatorError
-from cupygemm.emulator.extents import Extent
-from cupygemm.emulator.host_memory import OutOfMemory
-from cupygemm.emulator.stream_order import Clock, Operation, StreamOrder
-from cupygemm.emulator.stream_races import end_launch, watch_launch
+from cupygemm.emulator.memory.allocations import Memory
+from cupygemm.emulator.memory.extents import Extent
+from cupygemm.emulator.memory.host_memory import OutOfMemory
+from cupygemm.emulator.raw_kernels import warp_idioms
 from cupygemm.emulator.targets import Target
 from cupygemm.emulator.undisturbed import undisturbed
 
@@ -250,7 +251,7 @@ def _run() -> ModuleType:
 
     def prepare() -> ModuleType:
         from cupygemm.emulator import native, run
-        from cupygemm.emulator.isa_operands import read_tables
+        from cupygemm.emulator.isa.operands import read_tables
 
         native.library()
         read_tables()

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from cupygemm.emulator.allocations import Memory
     from cupygemm.emulator.code_object import CodeObject
+    from cupygemm.emulator.memory.allocations import Memory
 
 SYMBOL = "_ZN15cupygemm_printf6loadedIvE5placeE"
 """The variable with the buffer's address, in programs that call printf."""

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cupygemm.emulator.allocations import Memory
+from cupygemm.emulator.concurrency.stream_order import StreamOrder
 from cupygemm.emulator.device import Device, FaultLog
-from cupygemm.emulator.stream_order import StreamOrder
+from cupygemm.emulator.memory.allocations import Memory
 from cupygemm.emulator.targets import Target
 
 MAX_DEVICES = 16

@@ -18,24 +18,24 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cupygemm.emulator.batch import Batches
-from cupygemm.emulator.checking import Policy, policy
 from cupygemm.emulator.code_object import Kernel
 from cupygemm.emulator.device_printf import buffer_of
-from cupygemm.emulator.dispatch import Dispatch
+from cupygemm.emulator.diagnostics.checking import Policy, policy
+from cupygemm.emulator.diagnostics.findings import Findings
 from cupygemm.emulator.errors import EmulatorError, KernelFault
-from cupygemm.emulator.executor import Executor
-from cupygemm.emulator.findings import Findings
-from cupygemm.emulator.following import let_follow
+from cupygemm.emulator.execution.batch import Batches
+from cupygemm.emulator.execution.executor import Executor
+from cupygemm.emulator.execution.following import let_follow
+from cupygemm.emulator.execution.schedule import Order
 from cupygemm.emulator.liveness import Progress
 from cupygemm.emulator.profiling import active
-from cupygemm.emulator.program import Program
-from cupygemm.emulator.program_store import Key, store
-from cupygemm.emulator.schedule import Order
+from cupygemm.emulator.programs.program import Program
+from cupygemm.emulator.programs.program_store import Key, store
 from cupygemm.emulator.targets import Target
+from cupygemm.emulator.waves.dispatch import Dispatch
 
 if TYPE_CHECKING:
-    from cupygemm.emulator.allocations import Memory
+    from cupygemm.emulator.memory.allocations import Memory
     from cupygemm.emulator.profiling.kernel_profile import KernelProfile
     from cupygemm.emulator.profiling.recorder import Recorder
 

@@ -14,11 +14,21 @@ EMULATOR = ROOT / "cupygemm" / "emulator"
 
 def test_each_module_of_the_emulator_is_on_its_map_once() -> None:
     lines = page_text("emulator_map.rst").splitlines()
-    terms = [line for line in lines if re.fullmatch(r"``\w+``(, ``\w+``)*", line)]
-    named = [name for line in terms for name in re.findall(r"\w+", line)]
-    modules = [path.stem for path in EMULATOR.glob("*.py") if path.stem != "__init__"]
-    folders = [path.name for path in EMULATOR.iterdir() if path.is_dir()]
-    assert sorted(named) == sorted({*modules, *folders} - {"__pycache__"})
+    terms = [line for line in lines if re.fullmatch(r"``[\w/]+``(, ``[\w/]+``)*", line)]
+    named = [name for line in terms for name in re.findall(r"[\w/]+", line)]
+    # The map names either all modules of a folder, or the folder alone.
+    apart = {name.partition("/")[0] for name in named if "/" in name}
+    folders = {path.name for path in EMULATOR.iterdir() if path.is_dir()} - {"__pycache__"}
+    paths = [
+        *EMULATOR.glob("*.py"),
+        *(path for folder in apart for path in EMULATOR.glob(f"{folder}/*.py")),
+    ]
+    modules = [
+        path.relative_to(EMULATOR).with_suffix("").as_posix()
+        for path in paths
+        if path.stem != "__init__"
+    ]
+    assert sorted(named) == sorted([*modules, *(folders - apart)])
 
 
 @pytest.mark.parametrize(

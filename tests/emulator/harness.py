@@ -24,11 +24,11 @@ from elftools.elf.elffile import ELFFile
 
 from cupygemm._build.cache import get_or_build
 from cupygemm._build.toolchain import find_toolchain
-from cupygemm.emulator.decode import decode
-from cupygemm.emulator.isa import EXEC, Instruction
-from cupygemm.emulator.state import LANES, Group, State
+from cupygemm.emulator.isa.decode import decode
+from cupygemm.emulator.isa.instruction import EXEC, Instruction
 from cupygemm.emulator.targets import TARGETS
 from cupygemm.emulator.units import bind
+from cupygemm.emulator.waves.state import LANES, Group, State
 
 ALL_LANES = (1 << LANES) - 1
 

@@ -11,7 +11,7 @@ import itertools
 import numpy as np
 from numpy.typing import NDArray
 
-from cupygemm.emulator.isa import Instruction
+from cupygemm.emulator.isa.instruction import Instruction
 from tests.emulator.harness import assemble_all
 from tests.emulator.mfma_layout import BITS, Case
 

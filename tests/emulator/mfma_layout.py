@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from cupygemm.emulator import formats
+from cupygemm.emulator.units import formats
 
 LANES = 64
 

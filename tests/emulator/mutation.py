@@ -32,10 +32,10 @@ from pathlib import Path
 
 from elftools.elf.elffile import ELFFile
 
-from cupygemm.emulator.disassembly_modifiers import waitcnt_text
 from cupygemm.emulator.errors import KernelFault
+from cupygemm.emulator.execution.schedule import Order
+from cupygemm.emulator.isa.disassembly_modifiers import waitcnt_text
 from cupygemm.emulator.run import LaunchStats
-from cupygemm.emulator.schedule import Order
 from tests.emulator.trace import conflicts, early_uses, record
 from tests.emulator.wait_analysis import Findings, Node, analyse, program
 

@@ -9,7 +9,7 @@ from unittest import mock
 
 import numpy as np
 
-from cupygemm.emulator.schedule import Order
+from cupygemm.emulator.execution.schedule import Order
 from tests.emulator.mutation import Outcome, Subject
 from tests.hip.harness import Program, compile_source
 

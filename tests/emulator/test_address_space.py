@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cupygemm.emulator.address_space import GAP, PAGE, AddressSpace
-from cupygemm.emulator.allocations import Memory
-from cupygemm.emulator.host_memory import OutOfMemory
+from cupygemm.emulator.memory.address_space import GAP, PAGE, AddressSpace
+from cupygemm.emulator.memory.allocations import Memory
+from cupygemm.emulator.memory.host_memory import OutOfMemory
 
 
 @pytest.fixture

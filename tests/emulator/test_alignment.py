@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from cupygemm import emulator
-from cupygemm.emulator.checking import Policy
+from cupygemm.emulator.diagnostics.checking import Policy
+from cupygemm.emulator.diagnostics.findings import Findings
 from cupygemm.emulator.errors import Fault
-from cupygemm.emulator.findings import Findings
-from cupygemm.emulator.state import State
+from cupygemm.emulator.waves.state import State
 from tests.emulator.harness import HostMemory, assemble, make_state, run, set_exec, set_v64
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from cupygemm.emulator.errors import Fault
-from cupygemm.emulator.state import LANES, State
+from cupygemm.emulator.waves.state import LANES, State
 from tests.emulator.harness import (
     HostMemory,
     assemble,

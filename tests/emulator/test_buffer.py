@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from cupygemm.emulator.errors import Fault, UnsupportedInstruction
-from cupygemm.emulator.marks import marks_of
-from cupygemm.emulator.state import LANES, SCRATCH_BASE, State
+from cupygemm.emulator.waves.marks import marks_of
+from cupygemm.emulator.waves.state import LANES, SCRATCH_BASE, State
 from tests.emulator.harness import (
     HostMemory,
     assemble,

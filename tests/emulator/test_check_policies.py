@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from cupygemm import emulator
-from cupygemm.emulator import checking
-from cupygemm.emulator.checking import CHECKS, GROUPS, Policy, policy
+from cupygemm.emulator.diagnostics import checking
+from cupygemm.emulator.diagnostics.checking import CHECKS, GROUPS, Policy, policy
 from cupygemm.emulator.units.faults import CHECK_OF, FaultCode
 
 ROOT = Path(__file__).resolve().parent.parent.parent

@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 from cupygemm import emulator
-from cupygemm.emulator.allocations import Memory
-from cupygemm.emulator.checking import CHECKS, Policy, policy
+from cupygemm.emulator.diagnostics.checking import CHECKS, Policy, policy
+from cupygemm.emulator.diagnostics.findings import observing
 from cupygemm.emulator.errors import KernelFault, KernelWarning
-from cupygemm.emulator.findings import observing
+from cupygemm.emulator.memory.allocations import Memory
 from cupygemm.emulator.run import LaunchStats, launch
 from cupygemm.emulator.targets import TARGETS
 from tests.emulator.assembly import load_kernel

@@ -8,9 +8,9 @@ from collections.abc import Callable
 import pytest
 
 from cupygemm.emulator.errors import UnsupportedInstruction
-from cupygemm.emulator.isa import M0
-from cupygemm.emulator.state import State
+from cupygemm.emulator.isa.instruction import M0
 from cupygemm.emulator.units import dpp
+from cupygemm.emulator.waves.state import State
 from tests.emulator.harness import assemble_all, set_exec
 from tests.emulator.vector_cases import M32, execute, fresh_state, put
 

@@ -12,9 +12,9 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from cupygemm.emulator.allocations import Memory
 from cupygemm.emulator.code_object import InvalidCodeObject, load
-from cupygemm.emulator.host_memory import OutOfMemory
+from cupygemm.emulator.memory.allocations import Memory
+from cupygemm.emulator.memory.host_memory import OutOfMemory
 from cupygemm.emulator.runtime.compile import compile_program
 from cupygemm.emulator.runtime.host_bytes import _from_proc, host_bytes
 from cupygemm.emulator.runtime.images import image_at, registered_code
@@ -153,15 +153,15 @@ def test_bytes_at_any_address() -> None:
 def test_sizes_in_the_metadata_are_checked(
     data: bytes, memory: Memory, monkeypatch: pytest.MonkeyPatch, key: str, value: object
 ) -> None:
-    from cupygemm.emulator import code_object
+    from cupygemm.emulator.code_object import loading
 
-    real = code_object.metadata_of
+    real = loading.metadata_of
 
     def altered(elf: object) -> dict[str, object]:
         metadata = real(elf)
         metadata["amdhsa.kernels"][0][key] = value
         return metadata
 
-    monkeypatch.setattr(code_object, "metadata_of", altered)
+    monkeypatch.setattr(loading, "metadata_of", altered)
     with pytest.raises(InvalidCodeObject, match=f"{key} is {value!r}"):
         load(data, memory, "gfx942")

@@ -6,11 +6,11 @@ import gc
 
 import pytest
 
-from cupygemm.emulator.decode import decode
-from cupygemm.emulator.entry import Entry
 from cupygemm.emulator.errors import UnsupportedInstruction
-from cupygemm.emulator.program import Program
+from cupygemm.emulator.isa.decode import decode
+from cupygemm.emulator.programs.program import Program
 from cupygemm.emulator.targets import TARGETS as MODELS
+from cupygemm.emulator.waves.entry import Entry
 from tests.emulator.listing import TARGETS, entries, expected_masks
 
 PAD = bytes.fromhex("000080bf") * 4  # s_nop 0

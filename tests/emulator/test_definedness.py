@@ -10,7 +10,7 @@ import pytest
 
 import cupygemm
 from cupygemm import emulator
-from cupygemm.emulator.allocations import Memory
+from cupygemm.emulator.memory.allocations import Memory
 
 REPORT = "uninitialised memory"
 

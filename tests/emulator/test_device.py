@@ -9,10 +9,11 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from cupygemm.emulator import host_memory, run
+from cupygemm.emulator import run
 from cupygemm.emulator.code_object import CodeObject
 from cupygemm.emulator.device import Device, LaunchError, Memory, OutOfMemory
 from cupygemm.emulator.errors import KernelFault
+from cupygemm.emulator.memory import host_memory
 from cupygemm.emulator.targets import TARGETS
 
 

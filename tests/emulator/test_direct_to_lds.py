@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from cupygemm.emulator.errors import Fault
-from cupygemm.emulator.state import LANES
+from cupygemm.emulator.waves.state import LANES
 from tests.emulator.harness import (
     HostMemory,
     assemble,

@@ -20,9 +20,9 @@ import pytest
 from elftools.elf.elffile import ELFFile
 
 from cupygemm._build.toolchain import find_toolchain
-from cupygemm.emulator.decode import decode, disassemble
-from cupygemm.emulator.disassembly import format_instruction, mnemonic_with_suffix
-from cupygemm.emulator.isa import LITERAL, Instruction
+from cupygemm.emulator.isa.decode import decode, disassemble
+from cupygemm.emulator.isa.disassembly import format_instruction, mnemonic_with_suffix
+from cupygemm.emulator.isa.instruction import LITERAL, Instruction
 from tests.emulator.listing import TARGETS, entries
 from tests.hip.harness import SAMPLE, SOURCES, VARIANTS, compile_source
 

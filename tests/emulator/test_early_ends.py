@@ -7,10 +7,10 @@ import warnings
 import numpy as np
 import pytest
 
-from cupygemm.emulator.allocations import Memory
-from cupygemm.emulator.checking import policy
 from cupygemm.emulator.code_object import load
+from cupygemm.emulator.diagnostics.checking import policy
 from cupygemm.emulator.errors import KernelWarning
+from cupygemm.emulator.memory.allocations import Memory
 from cupygemm.emulator.run import launch
 from cupygemm.emulator.runtime.compile import compile_program
 from cupygemm.emulator.targets import TARGETS

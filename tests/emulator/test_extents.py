@@ -7,8 +7,8 @@ import random
 import numpy as np
 import pytest
 
-from cupygemm.emulator.extent_tables import Tables
-from cupygemm.emulator.extents import Extents, Owner
+from cupygemm.emulator.memory.extent_tables import Tables
+from cupygemm.emulator.memory.extents import Extents, Owner
 
 
 class Drawn:

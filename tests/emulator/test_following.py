@@ -12,10 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cupygemm.emulator import batch, dispatch, native_loop, run
+from cupygemm.emulator import run
 from cupygemm.emulator.device import Memory
 from cupygemm.emulator.errors import KernelFault
+from cupygemm.emulator.execution import batch, native_loop
 from cupygemm.emulator.targets import TARGETS
+from cupygemm.emulator.waves import dispatch
 from tests.emulator.assembly import load_kernel
 from tests.emulator.test_interpreters import START, run_both
 
@@ -131,7 +133,7 @@ def test_other_orders_start_each_batch_in_python(order: Any, followed: list[int]
 def test_python_handles_signals_in_between(
     monkeypatch: pytest.MonkeyPatch, followed: list[int]
 ) -> None:
-    monkeypatch.setattr("cupygemm.emulator.following._WORK", 1000)
+    monkeypatch.setattr("cupygemm.emulator.execution.following._WORK", 1000)
     events: list[int] = []
     inner = native_loop.NativeLoop.run
 

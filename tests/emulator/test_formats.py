@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from cupygemm.emulator import formats
-from cupygemm.emulator.formats import Format
+from cupygemm.emulator.units import formats
+from cupygemm.emulator.units.formats import Format
 
 TWINS: dict[Format, Any] = {
     formats.FP8_FNUZ: ml_dtypes.float8_e4m3fnuz,

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cupygemm.emulator import native_loop
 from cupygemm.emulator.device import Memory
 from cupygemm.emulator.errors import KernelFault
+from cupygemm.emulator.execution import native_loop
 from cupygemm.emulator.native import library
 from cupygemm.emulator.run import last_launch, launch
 from cupygemm.emulator.targets import TARGETS

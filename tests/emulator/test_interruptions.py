@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 import cupygemm.emulator
-from cupygemm.emulator.allocations import Memory
+from cupygemm.emulator.memory.allocations import Memory
 from cupygemm.emulator.undisturbed import undisturbed
 
 PACKAGE = str(Path(cupygemm.emulator.__file__).parent)

@@ -6,7 +6,7 @@ import io
 
 from elftools.elf.elffile import ELFFile
 
-from cupygemm.emulator.kept_source import SECTION, Sources, with_source
+from cupygemm.emulator.code_object.kept_source import SECTION, Sources, with_source
 from cupygemm.emulator.runtime.compile import compile_program
 
 SOURCE = 'extern "C" __global__ void k(int* x) {\n    *x = 1; // ünits\n}\n'

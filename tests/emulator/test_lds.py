@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cupygemm.emulator.checking import Policy
-from cupygemm.emulator.decode import decode
+from cupygemm.emulator.diagnostics.checking import Policy
+from cupygemm.emulator.diagnostics.findings import Findings
 from cupygemm.emulator.errors import Fault, UnsupportedInstruction
-from cupygemm.emulator.findings import Findings
-from cupygemm.emulator.state import LANES, State
+from cupygemm.emulator.isa.decode import decode
+from cupygemm.emulator.waves.state import LANES, State
 from tests.emulator.harness import assemble, exec_lanes, make_state, run, set_exec
 
 LDS_BYTES = 4096

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from cupygemm.emulator.errors import Fault
-from cupygemm.emulator.isa import Instruction
-from cupygemm.emulator.state import LANES, State
+from cupygemm.emulator.isa.instruction import Instruction
 from cupygemm.emulator.units.machine import machine_of
+from cupygemm.emulator.waves.state import LANES, State
 from tests.emulator.harness import assemble, barrier, make_state, run, set_exec
 
 ALL = 0xFFFFFFFFFFFFFFFF

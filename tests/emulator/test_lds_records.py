@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cupygemm.emulator.state import LANES, State
 from cupygemm.emulator.units import bind
 from cupygemm.emulator.units.faults import FaultCode
 from cupygemm.emulator.units.machine import c_function, machine_of
+from cupygemm.emulator.waves.state import LANES, State
 from tests.emulator.harness import ALL_LANES, assemble, make_state, set_exec
 
 WAVES, LDS_BYTES, ADDRESS, DATA = 4, 2048, 0, 4

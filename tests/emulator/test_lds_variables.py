@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cupygemm.emulator.lds_variables import private_array, variables
+from cupygemm.emulator.code_object.lds_variables import private_array, variables
 
 TYPES = """
 #define TILE 16

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from cupygemm.emulator import batch
 from cupygemm.emulator.errors import KernelFault
+from cupygemm.emulator.execution import batch
 from cupygemm.emulator.liveness import Progress
 from cupygemm.emulator.native import library
 from tests.emulator.test_spinning import LOCK, ORDERS, execute

@@ -10,9 +10,9 @@ import pytest
 from numpy.typing import NDArray
 
 from cupygemm.emulator.errors import UnsupportedInstruction
-from cupygemm.emulator.state import State
 from cupygemm.emulator.targets import TARGETS
 from cupygemm.emulator.units import bind
+from cupygemm.emulator.waves.state import State
 from tests.emulator.harness import make_state, run
 from tests.emulator.mfma_cases import CASES, instruction, small_integers
 from tests.emulator.mfma_layout import Case, encode, pack_input, pack_output, unpack_output

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from cupygemm.emulator import formats
 from cupygemm.emulator.targets import TARGETS
+from cupygemm.emulator.units import formats
 from tests.emulator import mfma_reference as reference
 from tests.emulator.harness import make_state, run
 from tests.emulator.mfma_cases import CASES, find, instruction

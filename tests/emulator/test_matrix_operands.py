@@ -11,11 +11,11 @@ import pytest
 from numpy.typing import NDArray
 
 from cupygemm.emulator.errors import UnsupportedInstruction
-from cupygemm.emulator.isa import Instruction
+from cupygemm.emulator.isa.instruction import Instruction
 from cupygemm.emulator.native import library
-from cupygemm.emulator.state import Group
 from cupygemm.emulator.targets import TARGETS
 from cupygemm.emulator.units import bind, matrix, matrix_step
+from cupygemm.emulator.waves.state import Group
 from tests.emulator.harness import assemble, assemble_all, make_state, run, set_exec
 from tests.emulator.mfma_cases import find, instruction, small_integers
 from tests.emulator.mfma_layout import (

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cupygemm.emulator.checking import Policy
+from cupygemm.emulator.diagnostics.checking import Policy
+from cupygemm.emulator.diagnostics.findings import Findings
 from cupygemm.emulator.errors import Fault
-from cupygemm.emulator.findings import Findings
-from cupygemm.emulator.isa import APERTURE_PRIVATE, APERTURE_SHARED
-from cupygemm.emulator.state import LANES, State
+from cupygemm.emulator.isa.instruction import APERTURE_PRIVATE, APERTURE_SHARED
+from cupygemm.emulator.waves.state import LANES, State
 from tests.emulator.harness import (
     HostMemory,
     assemble,

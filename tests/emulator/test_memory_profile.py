@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from cupygemm.emulator.native import library
-from cupygemm.emulator.state import LANES, State
 from cupygemm.emulator.units import lds_profile, machine, operation, structures
+from cupygemm.emulator.waves.state import LANES, State
 from tests.emulator.harness import HostMemory, assemble, make_state, run, set_exec, set_v64
 
 # The table of the reference: phases of a 16-byte read, lanes 0-31 (then the same + 32).

@@ -16,13 +16,13 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from cupygemm.emulator.decode import decode
 from cupygemm.emulator.errors import Fault, UnsupportedInstruction
-from cupygemm.emulator.isa import Instruction
-from cupygemm.emulator.state import State
+from cupygemm.emulator.isa.decode import decode
+from cupygemm.emulator.isa.instruction import Instruction
 from cupygemm.emulator.targets import TARGETS as TARGET_RECORDS
 from cupygemm.emulator.units import bind, native_alu
 from cupygemm.emulator.units.machine import machine_of
+from cupygemm.emulator.waves.state import State
 from tests.emulator.harness import set_exec
 from tests.emulator.listing import TARGETS, entries
 from tests.emulator.vector_cases import EDGES, FLOAT_EDGES, execute, fresh_state

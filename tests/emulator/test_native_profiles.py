@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from cupygemm import emulator
-from cupygemm.emulator import native_loop
+from cupygemm.emulator.execution import native_loop
 from cupygemm.emulator.profiling import native_recorder
 from cupygemm.emulator.profiling.export import kernel_to_dict
 from cupygemm.emulator.profiling.timing import trace

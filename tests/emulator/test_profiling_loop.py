@@ -8,9 +8,9 @@ import pytest
 
 from cupygemm._backends.cdna.arch import ARCHS
 from cupygemm.emulator import profile_loop
-from cupygemm.emulator.allocations import Memory
-from cupygemm.emulator.control_flow import dominators, graph, heaviest_path, loops
-from cupygemm.emulator.decode import decode
+from cupygemm.emulator.code_object.control_flow import dominators, graph, heaviest_path, loops
+from cupygemm.emulator.isa.decode import decode
+from cupygemm.emulator.memory.allocations import Memory
 from cupygemm.emulator.profiling.classify import matrix_cycles
 from cupygemm.emulator.profiling.loop import LoopProfile
 from cupygemm.emulator.profiling.trip_count import trip_count

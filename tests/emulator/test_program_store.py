@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import types
 
-from cupygemm.emulator import program
-from cupygemm.emulator.program_store import Key, ProgramStore
+from cupygemm.emulator.programs import program
+from cupygemm.emulator.programs.program_store import Key, ProgramStore
 
 
 def of_size(instructions: int) -> program.Program:

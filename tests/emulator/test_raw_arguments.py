@@ -11,7 +11,7 @@ import pytest
 
 from cupygemm import emulator
 from cupygemm.emulator.errors import ArgumentFault, EmulatorError, KernelWarning
-from cupygemm.emulator.parameter_types import without_name
+from cupygemm.emulator.raw_kernels.parameter_types import without_name
 
 SOURCE = """
 typedef float real;

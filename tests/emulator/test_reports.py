@@ -11,9 +11,9 @@ import pytest
 from cupygemm import emulator
 from cupygemm.emulator.code_object import Argument, CodeObject
 from cupygemm.emulator.device import Memory
-from cupygemm.emulator.reports import argument_near
 from cupygemm.emulator.run import launch
 from cupygemm.emulator.targets import TARGETS
+from cupygemm.emulator.waves.reports import argument_near
 from tests.emulator.assembly import load_kernel
 
 SOURCE = """\

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cupygemm.emulator.checking import checks
 from cupygemm.emulator.device import Memory
+from cupygemm.emulator.diagnostics.checking import checks
 from cupygemm.emulator.errors import KernelFault, KernelWarning, UnsupportedInstruction
 from cupygemm.emulator.run import launch
 from cupygemm.emulator.targets import TARGETS

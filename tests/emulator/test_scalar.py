@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from cupygemm.emulator.isa import EXEC, M0
+from cupygemm.emulator.isa.instruction import EXEC, M0
 from tests.emulator.harness import assemble, assemble_all, make_state, run, set_s64
 
 M32, M64 = (1 << 32) - 1, (1 << 64) - 1

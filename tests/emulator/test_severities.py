@@ -18,8 +18,8 @@ from typer.testing import CliRunner
 from cupygemm import emulator
 from cupygemm._commands import cli
 from cupygemm._commands.severities import severities
-from cupygemm.emulator import checking, findings
-from cupygemm.emulator.checking import CHECKS, SEVERITIES
+from cupygemm.emulator.diagnostics import checking, findings
+from cupygemm.emulator.diagnostics.checking import CHECKS, SEVERITIES
 from cupygemm.emulator.errors import EmulatorError
 from tests.emulator import seeded_faults
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from cupygemm import emulator
-from cupygemm.emulator import findings, source_findings
+from cupygemm.emulator.diagnostics import findings, source_findings
 from cupygemm.emulator.errors import EmulatorError, KernelWarning
 from cupygemm.emulator.runtime.compile import compile_program
 

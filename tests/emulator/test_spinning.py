@@ -10,8 +10,8 @@ import pytest
 
 from cupygemm.emulator.device import Memory
 from cupygemm.emulator.errors import KernelFault
+from cupygemm.emulator.execution.schedule import LIMIT_VARIABLE
 from cupygemm.emulator.run import launch
-from cupygemm.emulator.schedule import LIMIT_VARIABLE
 from cupygemm.emulator.targets import TARGETS
 from tests.emulator.assembly import load_kernel
 

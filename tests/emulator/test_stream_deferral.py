@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from cupygemm import emulator
-from cupygemm.emulator.stream_deferral import DeferredFault, seed_of
-from cupygemm.emulator.stream_order import Queue, StreamOrder
+from cupygemm.emulator.concurrency.stream_deferral import DeferredFault, seed_of
+from cupygemm.emulator.concurrency.stream_order import Queue, StreamOrder
 
 SEEDS = range(8)
 SIZE = 256

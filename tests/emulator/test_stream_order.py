@@ -2,7 +2,7 @@
 
 import pytest
 
-from cupygemm.emulator.stream_order import StreamOrder, Stretch
+from cupygemm.emulator.concurrency.stream_order import StreamOrder, Stretch
 
 PROGRAM = """
 import cupy as cp

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cupygemm.emulator.marks import marks_of
-from cupygemm.emulator.state import LANES, State
 from cupygemm.emulator.units.machine import machine_of
+from cupygemm.emulator.waves.marks import marks_of
+from cupygemm.emulator.waves.state import LANES, State
 from tests.emulator.harness import assemble, make_state, run, set_exec
 from tests.emulator.test_lds_faults import ALL, check_fault, load, store, two_waves
 

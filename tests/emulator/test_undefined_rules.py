@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from cupygemm.emulator.definedness.uses import follow
-from cupygemm.emulator.isa import EXEC, Instruction
-from cupygemm.emulator.marks import SCC, marks_of
-from cupygemm.emulator.state import Group, State
+from cupygemm.emulator.isa.instruction import EXEC, Instruction
+from cupygemm.emulator.waves.marks import SCC, marks_of
+from cupygemm.emulator.waves.state import Group, State
 from tests.emulator.harness import assemble_all, make_state, run, set_exec
 
 VECTOR = """

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from cupygemm.emulator.isa import EXEC, VCC
+from cupygemm.emulator.isa.instruction import EXEC, VCC
 from tests.emulator import float_reference as ref
 from tests.emulator.float_reference import value
 from tests.emulator.harness import assemble_all, set_exec

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from tinygrad.runtime.autogen.amd.cdna import enum
 
-from cupygemm.emulator.decode import decode
 from cupygemm.emulator.errors import UnsupportedInstruction
-from cupygemm.emulator.isa import Instruction
+from cupygemm.emulator.isa.decode import decode
+from cupygemm.emulator.isa.instruction import Instruction
 from cupygemm.emulator.units import bind
 from tests.emulator.harness import set_exec
 from tests.emulator.vector_cases import execute, fresh_state

@@ -9,8 +9,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from cupygemm.emulator.isa import Instruction
-from cupygemm.emulator.state import State
+from cupygemm.emulator.isa.instruction import Instruction
+from cupygemm.emulator.waves.state import State
 from tests.emulator.harness import assemble_all
 from tests.emulator.vector_cases import DEFAULT_MODE, execute, fresh_state, get
 

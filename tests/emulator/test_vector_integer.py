@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import pytest
 
-from cupygemm.emulator.isa import VCC
+from cupygemm.emulator.isa.instruction import VCC
 from tests.emulator.harness import assemble_all
 from tests.emulator.vector_cases import (
     M16,

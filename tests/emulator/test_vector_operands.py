@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from cupygemm.emulator.errors import Fault, UnsupportedInstruction
-from cupygemm.emulator.isa import APERTURE_PRIVATE, APERTURE_SHARED, EXEC, M0, VCC
-from cupygemm.emulator.state import Group
+from cupygemm.emulator.isa.instruction import APERTURE_PRIVATE, APERTURE_SHARED, EXEC, M0, VCC
 from cupygemm.emulator.units import bind
+from cupygemm.emulator.waves.state import Group
 from tests.emulator import float_reference as ref
 from tests.emulator.harness import assemble_all, set_exec, set_s64
 from tests.emulator.vector_cases import M16, M32, columns, execute, fresh_state, get, put

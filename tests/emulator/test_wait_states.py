@@ -10,15 +10,16 @@ from collections.abc import Iterator
 
 import pytest
 
-from cupygemm.emulator import code_object, wait_pairs, wait_states
-from cupygemm.emulator.allocations import Memory
-from cupygemm.emulator.decode import decode
+from cupygemm.emulator import code_object
+from cupygemm.emulator.diagnostics.wait_rules import RULES
 from cupygemm.emulator.errors import KernelFault
-from cupygemm.emulator.isa import Instruction
+from cupygemm.emulator.hazards import wait_pairs, wait_states
+from cupygemm.emulator.hazards.wait_states import Hazard, hazards_behind
+from cupygemm.emulator.isa.decode import decode
+from cupygemm.emulator.isa.instruction import Instruction
+from cupygemm.emulator.memory.allocations import Memory
 from cupygemm.emulator.run import launch
 from cupygemm.emulator.targets import TARGETS
-from cupygemm.emulator.wait_rules import RULES
-from cupygemm.emulator.wait_states import Hazard, hazards_behind
 from tests.emulator.assembly import load_kernel
 from tests.emulator.harness import assemble_all
 

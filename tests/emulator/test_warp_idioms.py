@@ -9,8 +9,8 @@ import pytest
 
 from cupygemm import emulator
 from cupygemm.emulator.errors import EmulatorError, KernelWarning
+from cupygemm.emulator.raw_kernels.warp_idioms import idioms
 from cupygemm.emulator.runtime.compile import compile_program
-from cupygemm.emulator.warp_idioms import idioms
 
 HALF_A_SUM = """
 extern "C" __global__ void sum(const float* x, float* y) {
@@ -146,9 +146,9 @@ def test_the_check_can_be_an_error_or_off() -> None:
 
 
 def test_a_launch_is_reported_once() -> None:
-    from cupygemm.emulator import warp_idioms
     from cupygemm.emulator.code_object import load
     from cupygemm.emulator.device import Device
+    from cupygemm.emulator.raw_kernels import warp_idioms
     from cupygemm.emulator.targets import TARGETS
 
     device = Device(TARGETS["gfx942"])

@@ -16,11 +16,11 @@ from unittest import mock
 
 import numpy as np
 
-from cupygemm.emulator.entry import Entry
-from cupygemm.emulator.isa import APERTURE_SHARED, M0, Instruction
-from cupygemm.emulator.native_program import NativeProgram
-from cupygemm.emulator.program import Program
-from cupygemm.emulator.state import Group
+from cupygemm.emulator.isa.instruction import APERTURE_SHARED, M0, Instruction
+from cupygemm.emulator.programs.native_program import NativeProgram
+from cupygemm.emulator.programs.program import Program
+from cupygemm.emulator.waves.entry import Entry
+from cupygemm.emulator.waves.state import Group
 from tests.emulator.wait_analysis import Node, State, families, step, used_in_flight, waits_for
 
 

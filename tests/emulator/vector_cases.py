@@ -13,8 +13,8 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from cupygemm.emulator.isa import Instruction
-from cupygemm.emulator.state import LANES, State, pack_mask, unpack_mask
+from cupygemm.emulator.isa.instruction import Instruction
+from cupygemm.emulator.waves.state import LANES, State, pack_mask, unpack_mask
 from tests.emulator.harness import make_state, run
 
 DEFAULT_MODE = 0x3F0  # nearest even, subnormals kept, DX10_CLAMP, IEEE: what HIP kernels run with

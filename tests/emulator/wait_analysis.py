@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from cupygemm.emulator.decode import decode
-from cupygemm.emulator.isa import Instruction
+from cupygemm.emulator.isa.decode import decode
+from cupygemm.emulator.isa.instruction import Instruction
 
 _NO_COUNTER = ("buffer_inv", "buffer_wb", "s_dcache", "ds_nop")
 _LANE_MOVES = ("permute_b32", "swizzle_b32")  # counted with LDS accesses, but none

@@ -20,10 +20,10 @@ from cupygemm._build.toolchain import find_toolchain
 from cupygemm.emulator import code_object
 from cupygemm.emulator.code_object import CodeObject
 from cupygemm.emulator.device import Memory
+from cupygemm.emulator.execution.schedule import Order
 from cupygemm.emulator.run import LaunchStats, launch
 from cupygemm.emulator.runtime.compile import headers_digest
 from cupygemm.emulator.runtime.cxx_library import OWN_FOLDERS
-from cupygemm.emulator.schedule import Order
 from cupygemm.emulator.targets import TARGETS
 
 HERE = Path(__file__).parent

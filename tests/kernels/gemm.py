@@ -29,8 +29,8 @@ from cupygemm._backends.cdna.split import ADD_THREADS, add_grid, workspace_bytes
 from cupygemm._records.dtypes import FLOAT8
 from cupygemm._records.problem import GemmProblem
 from cupygemm.emulator import run
-from cupygemm.emulator.allocations import Memory
 from cupygemm.emulator.code_object import load
+from cupygemm.emulator.memory.allocations import Memory
 from cupygemm.emulator.targets import TARGETS
 
 NUMPY_DTYPE = {

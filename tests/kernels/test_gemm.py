@@ -12,8 +12,8 @@ import pytest
 from cupygemm import testing
 from cupygemm._backends.cdna.config import BATCH_GRID_Y
 from cupygemm._backends.cdna.mainloops import register_double_buffer
-from cupygemm.emulator import allocations
-from cupygemm.emulator.allocations import Memory
+from cupygemm.emulator.memory import allocations
+from cupygemm.emulator.memory.allocations import Memory
 from tests.kernels.gemm import NUMPY_DTYPE, Case, Placement, config_of, with_layout
 from tests.tables import rows_of
 

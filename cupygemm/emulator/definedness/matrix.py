@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from cupygemm.emulator.isa import Instruction, Operand
-from cupygemm.emulator.marks import ALL, Marks
-from cupygemm.emulator.state import LANES, Group, State
+from cupygemm.emulator.isa.instruction import Instruction, Operand
 from cupygemm.emulator.units import matrix
 from cupygemm.emulator.units.matrix_step import mfma_run
+from cupygemm.emulator.waves.marks import ALL, Marks
+from cupygemm.emulator.waves.state import LANES, Group, State
 
 
 def run(marks: Marks, group: Group, inst: Instruction) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from cupygemm.emulator.definedness.bits import anywhere, comparison, logic, table_of, upward
-from cupygemm.emulator.isa import Instruction
+from cupygemm.emulator.isa.instruction import Instruction
 from cupygemm.emulator.units import vector
 
 Rule = Callable[[list[Any], list[Callable[[], Any]]], Any]

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 
 from cupygemm.emulator.definedness.bits import anywhere, comparison, logic, table_of, upward
-from cupygemm.emulator.isa import EXEC, VCC, Instruction, Operand
-from cupygemm.emulator.marks import SCC, Marks
-from cupygemm.emulator.state import Group
+from cupygemm.emulator.isa.instruction import EXEC, VCC, Instruction, Operand
 from cupygemm.emulator.units.scalar_ops import LOGIC, PAIRS, SINGLES
 from cupygemm.emulator.units.scalar_source import scalar_source
 from cupygemm.emulator.units.scc import reads_scc
+from cupygemm.emulator.waves.marks import SCC, Marks
+from cupygemm.emulator.waves.state import Group
 
 _TABLES = {name: table_of(function, 2) for name, function in LOGIC.items()}
 _SUMS = tuple("s_add_ s_sub_ s_mul_i32 s_lshl1_ s_lshl2_ s_lshl3_ s_lshl4_ s_addk_ s_mulk_".split())

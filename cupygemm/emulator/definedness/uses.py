@@ -16,8 +16,11 @@ import numpy as np
 
 from cupygemm.emulator.definedness import lanes, matrix, scalar
 from cupygemm.emulator.definedness.vector import ShadowGroup, is_packed, selected, shadow_of
-from cupygemm.emulator.isa import EXEC, Instruction, Operand, registers
-from cupygemm.emulator.marks import (
+from cupygemm.emulator.isa.instruction import EXEC, Instruction, Operand, registers
+from cupygemm.emulator.units.machine import machine_of
+from cupygemm.emulator.units.relative import indexed_forms, is_selected
+from cupygemm.emulator.units.scc import reads_scc, writes_scc
+from cupygemm.emulator.waves.marks import (
     ALL,
     BY_MATRIX,
     COMPUTED,
@@ -27,11 +30,8 @@ from cupygemm.emulator.marks import (
     origin_of_lane,
     origin_of_marker,
 )
-from cupygemm.emulator.reports import source_line
-from cupygemm.emulator.state import Group, unpack_mask
-from cupygemm.emulator.units.machine import machine_of
-from cupygemm.emulator.units.relative import indexed_forms, is_selected
-from cupygemm.emulator.units.scc import reads_scc, writes_scc
+from cupygemm.emulator.waves.reports import source_line
+from cupygemm.emulator.waves.state import Group, unpack_mask
 
 _VECTOR = ("VOP1", "VOP2", "VOP3", "VOP3P", "VOPC")
 _MEMORY = ("DS", "FLAT", "GLOBAL", "SCRATCH", "MUBUF", "MTBUF")

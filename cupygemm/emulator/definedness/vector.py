@@ -18,9 +18,7 @@ import numpy as np
 
 from cupygemm.emulator.definedness.bits import anywhere
 from cupygemm.emulator.definedness.rules import Rule, either, rule_of
-from cupygemm.emulator.isa import EXEC, Instruction, Operand
-from cupygemm.emulator.marks import ALL, Marks
-from cupygemm.emulator.state import LANES, Group
+from cupygemm.emulator.isa.instruction import EXEC, Instruction, Operand
 from cupygemm.emulator.units import cross_lane, vector
 from cupygemm.emulator.units.constants import WIDTH
 from cupygemm.emulator.units.lanewise import source_operands
@@ -32,6 +30,8 @@ from cupygemm.emulator.units.operands import (
     lane_mask,
     source,
 )
+from cupygemm.emulator.waves.marks import ALL, Marks
+from cupygemm.emulator.waves.state import LANES, Group
 
 _U32 = np.uint32
 _BOOL = np.dtype(bool)

@@ -17,6 +17,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from cupygemm.emulator.concurrency.stream_order import Operation, Queue, StreamOrder
+from cupygemm.emulator.concurrency.stream_races import touch
 from cupygemm.emulator.device import Device
 from cupygemm.emulator.errors import EmulatorError
 from cupygemm.emulator.host_libraries.listing import Entry, read_listing
@@ -25,8 +27,6 @@ from cupygemm.emulator.peers import Devices
 from cupygemm.emulator.profiling import active
 from cupygemm.emulator.profiling.host_call import HostCall
 from cupygemm.emulator.runtime.answering import answering
-from cupygemm.emulator.stream_order import Operation, Queue, StreamOrder
-from cupygemm.emulator.stream_races import touch
 
 TABLE = "https://github.com/cupygemm/cupygemm/blob/main/docs/reference/rocm_libraries.rst"
 _DTYPES = {"S": "f4", "D": "f8", "C": "c8", "Z": "c16"}

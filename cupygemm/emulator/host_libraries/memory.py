@@ -17,11 +17,11 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 from numpy.typing import DTypeLike, NDArray
 
-from cupygemm.emulator.allocations import Memory
-from cupygemm.emulator.checking import policy
+from cupygemm.emulator.concurrency.stream_order import Stretch
+from cupygemm.emulator.diagnostics.checking import policy
+from cupygemm.emulator.diagnostics.findings import report_call
 from cupygemm.emulator.errors import EmulatorError
-from cupygemm.emulator.findings import report_call
-from cupygemm.emulator.stream_order import Stretch
+from cupygemm.emulator.memory.allocations import Memory
 
 _MOST_STRETCHES = 256  # of an operand; one with more is not compared with other streams
 

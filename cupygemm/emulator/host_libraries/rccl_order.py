@@ -12,9 +12,9 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from weakref import WeakValueDictionary
 
+from cupygemm.emulator.concurrency.stream_order import Clock, Queue, StreamOrder, merge
 from cupygemm.emulator.host_libraries.collectives import POINT_TO_POINT, Operation
 from cupygemm.emulator.host_libraries.rendezvous import Link
-from cupygemm.emulator.stream_order import Clock, Queue, StreamOrder, merge
 
 
 @dataclass

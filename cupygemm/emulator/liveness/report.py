@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from cupygemm.emulator.decode import decode
 from cupygemm.emulator.errors import Fault, UnsupportedInstruction, spans
-from cupygemm.emulator.isa import APERTURE_SHARED, EXEC, Instruction
-from cupygemm.emulator.reports import instruction_at, source_text
-from cupygemm.emulator.state import State
+from cupygemm.emulator.isa.decode import decode
+from cupygemm.emulator.isa.instruction import APERTURE_SHARED, EXEC, Instruction
 from cupygemm.emulator.units import bind
 from cupygemm.emulator.units.lds_records import last_writer
+from cupygemm.emulator.waves.reports import instruction_at, source_text
+from cupygemm.emulator.waves.state import State
 
 _MOST_INSTRUCTIONS = 12  # of a loop that are listed
 _MOST_STORES = 6

@@ -23,12 +23,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cupygemm.emulator.decode import decode
 from cupygemm.emulator.errors import UnsupportedInstruction
+from cupygemm.emulator.isa.decode import decode
 from cupygemm.emulator.liveness.progress import Progress
 from cupygemm.emulator.liveness.report import Finding, describe
 from cupygemm.emulator.native import library
-from cupygemm.emulator.state import State
+from cupygemm.emulator.waves.state import State
 
 _QUIET = 0.1  # seconds without a change until states are compared
 _LONGEST_QUIET = 30.0

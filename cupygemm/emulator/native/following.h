@@ -1,7 +1,7 @@
 /* Batches of workgroups that follow one another in the same arrays without a return to Python.
  *
- * Python starts a batch (emulator/batch.py) and describes here how the next one starts: everything
- * as this one did, except for the workgroups' ids. emulator/following.py mirrors the structures. */
+ * Python starts a batch (execution/batch.py) and describes here how the next one starts: everything
+ * as this one did, but for the workgroups' ids. execution/following.py mirrors the structures. */
 #ifndef CUPYGEMM_FOLLOWING_H
 #define CUPYGEMM_FOLLOWING_H
 

@@ -56,7 +56,7 @@ OP3(v_ashr_pk_u8_i32, u16, i32, i32, u32,
 
 /* -- 8-bit floats ------------------------------------------------------------------------------ */
 
-/* The format of cupygemm.emulator.formats: op->immediate has its mantissa bits, its bias, its
+/* The format of cupygemm.emulator.units.formats: op->immediate has its mantissa bits, its bias, its
  * largest code and how it encodes Inf and NaN, 8 bits each. op->table has its codes' values. */
 enum special { FN, IEEE, FNUZ };
 

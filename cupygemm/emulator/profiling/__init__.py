@@ -21,7 +21,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cupygemm.emulator.stream_deferral import run_deferred
+from cupygemm.emulator.concurrency.stream_deferral import run_deferred
 
 if TYPE_CHECKING:
     from cupygemm.emulator.profiling.host_call import HostCall
@@ -333,7 +333,7 @@ def profile_loop(
         The bytes are not a code object, or hold an unknown instruction.
     """
     from cupygemm.emulator import code_object
-    from cupygemm.emulator.allocations import Memory
+    from cupygemm.emulator.memory.allocations import Memory
     from cupygemm.emulator.profiling.loop import count_loop
 
     data = code if isinstance(code, bytes) else Path(code).read_bytes()

@@ -7,11 +7,11 @@ import weakref
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from cupygemm.emulator.decode import decode
+from cupygemm.emulator.code_object.inlining import Line
+from cupygemm.emulator.code_object.line_table import line_table
 from cupygemm.emulator.errors import UnsupportedInstruction
-from cupygemm.emulator.inlining import Line
-from cupygemm.emulator.isa import Instruction
-from cupygemm.emulator.line_table import line_table
+from cupygemm.emulator.isa.decode import decode
+from cupygemm.emulator.isa.instruction import Instruction
 from cupygemm.emulator.profiling.classify import category, matrix_flop, vector_flop
 from cupygemm.emulator.profiling.counts import GlobalCounts, LdsCounts
 from cupygemm.emulator.profiling.kernel_profile import InstructionProfile, KernelProfile
@@ -21,12 +21,12 @@ from cupygemm.emulator.units.polling import polls_of
 
 if TYPE_CHECKING:
     from cupygemm.emulator.code_object import CodeObject, Kernel
-    from cupygemm.emulator.dispatch import Dispatch
     from cupygemm.emulator.profiling.caches import MemoryTraffic, Traffic
     from cupygemm.emulator.profiling.counts import Wait
     from cupygemm.emulator.profiling.occupancy import Occupancy
     from cupygemm.emulator.profiling.timing.trace import Trace
     from cupygemm.emulator.targets import Target
+    from cupygemm.emulator.waves.dispatch import Dispatch
 
 
 @dataclass(frozen=True)

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import re
 
-from cupygemm.emulator.isa import Instruction
+from cupygemm.emulator.isa.instruction import Instruction
 from cupygemm.emulator.profiling.occupancy import SIMDS
 from cupygemm.emulator.profiling.parts import PARTS
-from cupygemm.emulator.state import LANES
 from cupygemm.emulator.targets import TARGETS
 from cupygemm.emulator.units.matrix import Shape
+from cupygemm.emulator.waves.state import LANES
 
 CATEGORIES = (
     "MFMA",

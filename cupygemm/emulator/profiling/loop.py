@@ -33,7 +33,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cupygemm.emulator.control_flow import (
+from cupygemm.emulator.code_object.control_flow import (
     Loop,
     Node,
     dominators,
@@ -41,7 +41,7 @@ from cupygemm.emulator.control_flow import (
     heaviest_path,
     loops,
 )
-from cupygemm.emulator.isa import Instruction
+from cupygemm.emulator.isa.instruction import Instruction
 from cupygemm.emulator.profiling.classify import category, matrix_cycles
 from cupygemm.emulator.profiling.loop_counts import LoopCounts, Slot
 from cupygemm.emulator.profiling.loop_issue import (
@@ -57,8 +57,8 @@ from cupygemm.emulator.profiling.loop_table import render
 from cupygemm.emulator.profiling.occupancy import SIMDS, occupancy
 from cupygemm.emulator.profiling.stagger import is_staggered
 from cupygemm.emulator.profiling.trip_count import trip_count
-from cupygemm.emulator.state import LANES
 from cupygemm.emulator.targets import TARGETS
+from cupygemm.emulator.waves.state import LANES
 
 if TYPE_CHECKING:
     from cupygemm.emulator.code_object import Kernel

@@ -26,11 +26,11 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from cupygemm.emulator.isa import Instruction
+from cupygemm.emulator.isa.instruction import Instruction
 from cupygemm.emulator.profiling.classify import category, matrix_cycles
-from cupygemm.emulator.state import LANES
 from cupygemm.emulator.targets import TARGETS
 from cupygemm.emulator.units.lds_profile import phases
+from cupygemm.emulator.waves.state import LANES
 
 SLOT = 4
 LDS_LATENCY = 64

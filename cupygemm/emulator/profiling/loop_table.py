@@ -6,7 +6,7 @@ from collections import Counter
 
 from cupygemm.emulator.profiling.classify import CATEGORIES
 from cupygemm.emulator.profiling.loop_counts import LoopCounts
-from cupygemm.emulator.state import LANES
+from cupygemm.emulator.waves.state import LANES
 
 KIND = (
     "computed from the code object; a bound that the instructions set, not a time: see "

@@ -19,8 +19,8 @@ from cupygemm.emulator.units.structures import members
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cupygemm.emulator.entry import Entry
-    from cupygemm.emulator.state import State
+    from cupygemm.emulator.waves.entry import Entry
+    from cupygemm.emulator.waves.state import State
 
 RING = 64  # operations remembered per wave and counter; vmcnt counts to 63
 _WAITS = 8  # entries of the hash table for each instruction, at least

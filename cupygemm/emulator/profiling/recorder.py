@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cupygemm.emulator.entry import Entry
-from cupygemm.emulator.isa import Instruction
+from cupygemm.emulator.hazards.scoreboard import EVERY_SCALAR, EVERY_VECTOR, Scoreboard
+from cupygemm.emulator.isa.instruction import Instruction
 from cupygemm.emulator.profiling.build import LaunchCounts, build_profile
 from cupygemm.emulator.profiling.caches import TRAFFIC_COUNTS, CacheModel, Traffic
 from cupygemm.emulator.profiling.counts import Wait
@@ -26,15 +26,15 @@ from cupygemm.emulator.profiling.native_recorder import RING, NativeRecorder
 from cupygemm.emulator.profiling.occupancy import occupancy
 from cupygemm.emulator.profiling.sampling import choose, scaled
 from cupygemm.emulator.profiling.timing.trace import Trace
-from cupygemm.emulator.program import CheckedStep, Program
-from cupygemm.emulator.scoreboard import EVERY_SCALAR, EVERY_VECTOR, Scoreboard
-from cupygemm.emulator.state import LANES, Group, State
+from cupygemm.emulator.programs.program import CheckedStep, Program
 from cupygemm.emulator.units.lds_profile import ConflictCounter
 from cupygemm.emulator.units.machine import NativeStep
+from cupygemm.emulator.waves.entry import Entry
+from cupygemm.emulator.waves.state import LANES, Group, State
 
 if TYPE_CHECKING:
-    from cupygemm.emulator.dispatch import Dispatch
     from cupygemm.emulator.targets import Target
+    from cupygemm.emulator.waves.dispatch import Dispatch
 
 _ALL_VECTOR, _ALL_SCALAR = (1 << 512) - 1, (1 << 128) - 1  # every register, as bit masks
 _VECTOR_MEMORY = ("FLAT", "GLOBAL", "SCRATCH", "MUBUF")

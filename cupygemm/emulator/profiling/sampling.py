@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from cupygemm.emulator.dispatch import Dispatch
     from cupygemm.emulator.profiling.build import LaunchCounts
+    from cupygemm.emulator.waves.dispatch import Dispatch
 
 _FIXED = ("stride", "stride_votes")  # fields of counts that are no sums over workgroups
 

@@ -15,11 +15,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from cupygemm.emulator.control_flow import Loop, Node, dominators
-from cupygemm.emulator.isa import EXEC, VCC, Instruction
-from cupygemm.emulator.marks import SCC
+from cupygemm.emulator.code_object.control_flow import Loop, Node, dominators
+from cupygemm.emulator.isa.instruction import EXEC, VCC, Instruction
 from cupygemm.emulator.profiling.classify import category
 from cupygemm.emulator.units.scc import reads_scc, writes_scc
+from cupygemm.emulator.waves.marks import SCC
 
 _EXEC, _SCC = 3 << EXEC, 1 << SCC
 _CONDITIONS = {

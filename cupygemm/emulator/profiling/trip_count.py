@@ -14,8 +14,8 @@ import operator
 import re
 from collections.abc import Mapping
 
-from cupygemm.emulator.control_flow import Loop, Node, dominates, predecessors
-from cupygemm.emulator.isa import LITERAL, Instruction, Operand
+from cupygemm.emulator.code_object.control_flow import Loop, Node, dominates, predecessors
+from cupygemm.emulator.isa.instruction import LITERAL, Instruction, Operand
 from cupygemm.emulator.units.scc import writes_scc
 
 _MOST = 1 << 16

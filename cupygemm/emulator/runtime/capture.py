@@ -13,8 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
+from cupygemm.emulator.concurrency.stream_order import Operation
 from cupygemm.emulator.runtime.status import HipError, Status
-from cupygemm.emulator.stream_order import Operation
 
 Kind = Literal["device", "host", "graph"]
 RELAXED = 2  # hipStreamCaptureModeRelaxed

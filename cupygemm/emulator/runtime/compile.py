@@ -19,8 +19,9 @@ from pathlib import Path
 from cupygemm._build.cache import get_or_build
 from cupygemm._build.source_text import read_source, write_source
 from cupygemm._build.toolchain import CompileError, Toolchain, find_toolchain
-from cupygemm.emulator import kept_source, source_findings
-from cupygemm.emulator.elf import open_elf, pointed_to
+from cupygemm.emulator.code_object import kept_source
+from cupygemm.emulator.code_object.elf import open_elf, pointed_to
+from cupygemm.emulator.diagnostics import source_findings
 from cupygemm.emulator.runtime import cxx_library, precompiled, unwritten, user_macros
 from cupygemm.emulator.runtime.cxx_library import CxxLibrary
 

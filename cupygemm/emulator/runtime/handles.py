@@ -12,11 +12,11 @@ import itertools
 from collections.abc import Callable
 from typing import TypeVar
 
+from cupygemm.emulator.concurrency.stream_order import Operation, Queue
 from cupygemm.emulator.device import Device, Stream
 from cupygemm.emulator.peers import Devices
 from cupygemm.emulator.runtime.capture import Capture, Kind
 from cupygemm.emulator.runtime.status import HipError, Status
-from cupygemm.emulator.stream_order import Operation, Queue
 
 Made = TypeVar("Made")
 DEFAULT_STREAMS = (0, 1, 2)

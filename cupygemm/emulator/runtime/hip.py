@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from cupygemm.emulator.code_object import InvalidCodeObject
+from cupygemm.emulator.concurrency.stream_deferral import DeferredFault
 from cupygemm.emulator.device import LaunchError
 from cupygemm.emulator.errors import EmulatorError, KernelFault, UnsupportedInstruction
-from cupygemm.emulator.host_memory import OutOfMemory
+from cupygemm.emulator.memory.host_memory import OutOfMemory
 from cupygemm.emulator.runtime.answering import answering
 from cupygemm.emulator.runtime.hip_contexts import ContextFunctions
 from cupygemm.emulator.runtime.status import HipError, Status
-from cupygemm.emulator.stream_deferral import DeferredFault
 
 # The status of an error of the device; the first class that fits.
 _STATUS = (

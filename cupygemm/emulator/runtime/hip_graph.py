@@ -11,12 +11,12 @@ import threading
 from dataclasses import replace
 from pathlib import Path
 
+from cupygemm.emulator.concurrency.stream_order import Clock, Queue
 from cupygemm.emulator.peers import Devices
 from cupygemm.emulator.runtime.capture import RELAXED, Capture, Node, dot, in_order
 from cupygemm.emulator.runtime.handles import DEFAULT_STREAMS, Handles
 from cupygemm.emulator.runtime.hip_stream import NON_BLOCKING
 from cupygemm.emulator.runtime.status import HipError, Status, store_int, store_size, text_at
-from cupygemm.emulator.stream_order import Clock, Queue
 
 _NOT_CAPTURING, _CAPTURING, _INVALID = 0, 1, 2  # hipStreamCaptureStatus
 _DEVICE_LAUNCH = 4  # hipGraphInstantiateFlagDeviceLaunch

@@ -12,13 +12,13 @@ import ctypes
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
+from cupygemm.emulator.concurrency.stream_order import Operation
 from cupygemm.emulator.device import Stream
 from cupygemm.emulator.runtime.capture import Capture, Node, in_order
 from cupygemm.emulator.runtime.hip_graph import GraphFunctions
 from cupygemm.emulator.runtime.hip_pitched import COPY_3D_BYTES
 from cupygemm.emulator.runtime.hip_program import ProgramFunctions
 from cupygemm.emulator.runtime.status import HipError, Status, store_int, store_size
-from cupygemm.emulator.stream_order import Operation
 
 Submit = Callable[[int], None]
 """Submits the work of a node to a stream."""

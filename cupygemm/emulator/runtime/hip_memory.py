@@ -11,13 +11,13 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
+from cupygemm.emulator.concurrency.stream_order import Operation, Stretch
+from cupygemm.emulator.concurrency.stream_races import touch
 from cupygemm.emulator.device import OutOfMemory
 from cupygemm.emulator.errors import EmulatorError
-from cupygemm.emulator.host_memory import host_available
+from cupygemm.emulator.memory.host_memory import host_available
 from cupygemm.emulator.runtime.handles import Handles
 from cupygemm.emulator.runtime.status import HipError, Status, store_size
-from cupygemm.emulator.stream_order import Operation, Stretch
-from cupygemm.emulator.stream_races import touch
 
 HOST_TO_HOST, HOST_TO_DEVICE, DEVICE_TO_HOST, DEVICE_TO_DEVICE, DEFAULT = range(5)
 _MEMORY_TYPE = {"hipHostMalloc": 1, "hipMallocManaged": 3}  # by tag; hipMemoryTypeDevice is 2

@@ -11,6 +11,7 @@ from __future__ import annotations
 import ctypes
 from typing import TYPE_CHECKING
 
+from cupygemm.emulator.concurrency.stream_order import Operation, Stretch
 from cupygemm.emulator.runtime.hip_memory import (
     DEVICE_TO_DEVICE,
     DEVICE_TO_HOST,
@@ -21,7 +22,6 @@ from cupygemm.emulator.runtime.hip_pitched import PitchedFunctions
 from cupygemm.emulator.runtime.hip_pools import PoolFunctions
 from cupygemm.emulator.runtime.hip_stream import DeviceFunctions
 from cupygemm.emulator.runtime.status import HipError, Status, store_int, store_size, text_at
-from cupygemm.emulator.stream_order import Operation, Stretch
 
 if TYPE_CHECKING:
     from cupygemm.emulator.peers import Devices

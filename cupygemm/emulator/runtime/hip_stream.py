@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from cupygemm.emulator.concurrency.stream_order import Clock, Operation
 from cupygemm.emulator.device import Event, Stream
 from cupygemm.emulator.peers import Devices
 from cupygemm.emulator.runtime.capture import CaptureMark
@@ -24,7 +25,6 @@ from cupygemm.emulator.runtime.properties import (
     pci_address,
 )
 from cupygemm.emulator.runtime.status import HipError, Status, store_int, store_size, text_at
-from cupygemm.emulator.stream_order import Clock, Operation
 
 NON_BLOCKING = 1  # hipStreamNonBlocking
 _DISABLE_TIMING = 2  # hipEventDisableTiming

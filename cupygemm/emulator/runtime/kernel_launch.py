@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from cupygemm.emulator.concurrency.stream_order import Operation
 from cupygemm.emulator.device import Device
-from cupygemm.emulator.stream_order import Operation
 
 if TYPE_CHECKING:
     from cupygemm.emulator.code_object import Kernel

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cupygemm.emulator import argument_types, argument_views
-from cupygemm.emulator.argument_types import Given
-from cupygemm.emulator.argument_views import View
+from cupygemm.emulator.diagnostics.source_findings import called_by_cupy
+from cupygemm.emulator.raw_kernels import argument_types, argument_views
+from cupygemm.emulator.raw_kernels.argument_types import Given
+from cupygemm.emulator.raw_kernels.argument_views import View
 from cupygemm.emulator.runtime import view_accesses
-from cupygemm.emulator.source_findings import called_by_cupy
 
 if TYPE_CHECKING:
     from cupygemm.emulator.runtime.hip import HipRuntime

@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cupygemm.emulator import checking
-from cupygemm.emulator.argument_types import argument_name
-from cupygemm.emulator.argument_views import CHECK
+from cupygemm.emulator.concurrency.stream_order import INTERVAL
+from cupygemm.emulator.concurrency.stream_races import find_access
+from cupygemm.emulator.diagnostics import checking
+from cupygemm.emulator.diagnostics.findings import report_call
 from cupygemm.emulator.errors import ArgumentFault
-from cupygemm.emulator.findings import report_call
-from cupygemm.emulator.reports import instruction_of
-from cupygemm.emulator.stream_order import INTERVAL
-from cupygemm.emulator.stream_races import find_access
+from cupygemm.emulator.raw_kernels.argument_types import argument_name
+from cupygemm.emulator.raw_kernels.argument_views import CHECK
+from cupygemm.emulator.waves.reports import instruction_of
 
 if TYPE_CHECKING:
-    from cupygemm.emulator.allocations import Memory
     from cupygemm.emulator.code_object import Kernel
+    from cupygemm.emulator.memory.allocations import Memory
 
 _SEARCHED = 1 << 20  # bytes on each side of a view
 _LEAST_ADDRESS = 1 << 32

@@ -18,9 +18,9 @@ from importlib import import_module
 from typing import Any
 
 from cupygemm.emulator.errors import UnsupportedInstruction
-from cupygemm.emulator.isa import Instruction
-from cupygemm.emulator.state import Group
+from cupygemm.emulator.isa.instruction import Instruction
 from cupygemm.emulator.targets import Target
+from cupygemm.emulator.waves.state import Group
 
 _ENCODINGS = {
     "scalar": "SOP1 SOP2 SOPC SOPK SOPP",

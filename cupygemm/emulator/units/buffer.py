@@ -11,7 +11,7 @@ loads return 0 and out-of-bounds stores are dropped. Typed (FORMAT) instructions
 
 from __future__ import annotations
 
-from cupygemm.emulator.isa import Instruction
+from cupygemm.emulator.isa.instruction import Instruction
 from cupygemm.emulator.targets import Target
 from cupygemm.emulator.units import Step
 from cupygemm.emulator.units.constants import constant_bits

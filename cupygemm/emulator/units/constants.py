@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 
-from cupygemm.emulator.isa import APERTURE_PRIVATE, APERTURE_SHARED, Operand
+from cupygemm.emulator.isa.instruction import APERTURE_PRIVATE, APERTURE_SHARED, Operand
 
 WIDTH = {
     **dict.fromkeys(("u16", "i16", "f16", "bf16"), 16),

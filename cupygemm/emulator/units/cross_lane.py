@@ -11,10 +11,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from cupygemm.emulator.isa import Instruction
-from cupygemm.emulator.state import LANES, Group
+from cupygemm.emulator.isa.instruction import Instruction
 from cupygemm.emulator.units.lanewise import Step, source_operands
 from cupygemm.emulator.units.operands import source
+from cupygemm.emulator.waves.state import LANES, Group
 
 _LANE = np.arange(LANES)
 

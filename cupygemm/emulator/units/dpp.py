@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cupygemm.emulator.errors import UnsupportedInstruction
-from cupygemm.emulator.isa import Instruction
-from cupygemm.emulator.state import LANES, Group, Mask, pack_mask
+from cupygemm.emulator.isa.instruction import Instruction
+from cupygemm.emulator.waves.state import LANES, Group, Mask, pack_mask
 
 ROW, BANK = 16, 4
 

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from cupygemm.emulator.checking import Policy
+from cupygemm.emulator.concurrency.stream_races import describe_race
+from cupygemm.emulator.diagnostics.checking import Policy
 from cupygemm.emulator.errors import Fault, lanes_of
-from cupygemm.emulator.marks import marks_of
-from cupygemm.emulator.reports import instruction_at
-from cupygemm.emulator.stream_races import describe_race
 from cupygemm.emulator.units.global_races import Race, global_race
 from cupygemm.emulator.units.lane_races import lane_race
 from cupygemm.emulator.units.polling import polls_of
+from cupygemm.emulator.waves.marks import marks_of
+from cupygemm.emulator.waves.reports import instruction_at
 
 if TYPE_CHECKING:
-    from cupygemm.emulator.state import Group
+    from cupygemm.emulator.waves.state import Group
 
 
 class FaultCode(IntEnum):

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cupygemm.emulator.isa import Instruction
+from cupygemm.emulator.isa.instruction import Instruction
 from cupygemm.emulator.targets import Target
 from cupygemm.emulator.units import Step
 from cupygemm.emulator.units.lds import m0_mask

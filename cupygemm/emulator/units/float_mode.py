@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from cupygemm.emulator.isa import Instruction
+from cupygemm.emulator.isa.instruction import Instruction
 from cupygemm.emulator.units import vector_native
 from cupygemm.emulator.units.vector_native import NEAREST, Array
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from cupygemm.emulator.reports import instruction_at
+from cupygemm.emulator.waves.reports import instruction_at
 
 if TYPE_CHECKING:
-    from cupygemm.emulator.state import Group, State
+    from cupygemm.emulator.waves.state import Group, State
 
 _BARRIER = "an s_barrier (__syncthreads) must come between the two"
 _ATOMICS = """\

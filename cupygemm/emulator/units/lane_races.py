@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from cupygemm.emulator.code_object.line_table import line_table
 from cupygemm.emulator.errors import Fault, lanes_of
-from cupygemm.emulator.line_table import line_table
 
 if TYPE_CHECKING:
-    from cupygemm.emulator.state import Group, State
+    from cupygemm.emulator.waves.state import Group, State
 
 CHECK = "lane_races"
 _OF_CUPY = "cupy_"

@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from cupygemm.emulator.isa import Instruction, Operand
-from cupygemm.emulator.state import Group
+from cupygemm.emulator.isa.instruction import Instruction, Operand
 from cupygemm.emulator.targets import Target
 from cupygemm.emulator.units import float_mode
 from cupygemm.emulator.units.constants import FLOATS, WIDTH
 from cupygemm.emulator.units.operands import Fetch, destination, kind_of, source
 from cupygemm.emulator.units.vector_native import Array
+from cupygemm.emulator.waves.state import Group
 
 Function = Callable[..., Any]
 Step = Callable[[Group], None]

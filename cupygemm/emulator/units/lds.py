@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import re
 
-from cupygemm.emulator.isa import Instruction
-from cupygemm.emulator.state import LANES
+from cupygemm.emulator.isa.instruction import Instruction
 from cupygemm.emulator.targets import Target
 from cupygemm.emulator.units import Step
 from cupygemm.emulator.units.lds_profile import ConflictCounter
 from cupygemm.emulator.units.machine import NativeStep
 from cupygemm.emulator.units.operation import FORMAT_BYTES, Operation
+from cupygemm.emulator.waves.state import LANES
 
 _FORMATS = {  # of accesses of 1 or 2 bytes, by the mnemonic's suffix
     "u8": "u8",

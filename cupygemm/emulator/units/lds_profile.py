@@ -18,10 +18,10 @@ from ctypes import c_int64, c_void_p
 
 import numpy as np
 
-from cupygemm.emulator.state import LANES, Group
 from cupygemm.emulator.targets import Target
 from cupygemm.emulator.units.machine import c_function, machine_of, wave_list
 from cupygemm.emulator.units.operation import Operation
+from cupygemm.emulator.waves.state import LANES, Group
 
 _B128_READS_32_BANKS = (
     (range(4), range(20, 24)),

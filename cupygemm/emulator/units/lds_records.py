@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from cupygemm.emulator.state import State
 from cupygemm.emulator.units.machine import HISTORY, Machine
+from cupygemm.emulator.waves.state import State
 
 _BY_LOAD, _WRITTEN = 36, 39  # bits of the write word of a record
 

@@ -19,16 +19,16 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from cupygemm.emulator.isa import APERTURE_PRIVATE, APERTURE_SHARED
-from cupygemm.emulator.marks import marks_of
+from cupygemm.emulator.isa.instruction import APERTURE_PRIVATE, APERTURE_SHARED
 from cupygemm.emulator.native import library
-from cupygemm.emulator.state import SCRATCH_BASE, Group, State, aligned_zeros
 from cupygemm.emulator.units.faults import FaultCode, dropped_codes, memory_fault
 from cupygemm.emulator.units.native_form import address_of
 from cupygemm.emulator.units.operation import Operation
 from cupygemm.emulator.units.partial_barriers import exec_of, fault_of, forget, is_watched
 from cupygemm.emulator.units.polling import polls_of
 from cupygemm.emulator.units.structures import MachineStruct
+from cupygemm.emulator.waves.marks import marks_of
+from cupygemm.emulator.waves.state import SCRATCH_BASE, Group, State, aligned_zeros
 
 if TYPE_CHECKING:
     from cupygemm.emulator.code_object import Kernel

@@ -20,14 +20,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cupygemm.emulator import formats
 from cupygemm.emulator.errors import UnsupportedInstruction
-from cupygemm.emulator.isa import Instruction, Operand
-from cupygemm.emulator.state import LANES, Group
+from cupygemm.emulator.isa.instruction import Instruction, Operand
 from cupygemm.emulator.targets import Target
+from cupygemm.emulator.units import formats
 from cupygemm.emulator.units.constants import constant_bits
 from cupygemm.emulator.units.matrix_step import MatrixStep
 from cupygemm.emulator.units.structures import members
+from cupygemm.emulator.waves.state import LANES, Group
 
 Step = Callable[[Group], None]
 

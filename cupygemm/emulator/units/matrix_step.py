@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cupygemm.emulator.errors import UnsupportedInstruction
-from cupygemm.emulator.isa import M0
+from cupygemm.emulator.isa.instruction import M0
 from cupygemm.emulator.native import library
-from cupygemm.emulator.state import GPR_INDEX, Group
+from cupygemm.emulator.waves.state import GPR_INDEX, Group
 
 
 class MatrixStep:

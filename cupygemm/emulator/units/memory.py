@@ -7,7 +7,7 @@ lines, 128-byte lines). A line is counted once per wave-instruction.
 
 from __future__ import annotations
 
-from cupygemm.emulator.isa import Instruction
+from cupygemm.emulator.isa.instruction import Instruction
 from cupygemm.emulator.targets import Target
 from cupygemm.emulator.units import Step, buffer, flat, scalar_memory
 

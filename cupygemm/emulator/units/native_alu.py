@@ -8,8 +8,8 @@ test (tests/emulator/test_native_alu.py) holds the two equal.
 
 from __future__ import annotations
 
-from cupygemm.emulator.isa import Instruction
-from cupygemm.emulator.isa_targets import lacks
+from cupygemm.emulator.isa.instruction import Instruction
+from cupygemm.emulator.isa.targets import lacks
 from cupygemm.emulator.targets import Target
 from cupygemm.emulator.units import native_salu, native_valu
 from cupygemm.emulator.units.native_form import NativeAlu

@@ -7,7 +7,7 @@ import functools
 from dataclasses import dataclass, field
 from typing import Any
 
-from cupygemm.emulator.state import GPR_INDEX, VSKIP
+from cupygemm.emulator.waves.state import GPR_INDEX, VSKIP
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,14 +8,14 @@ from ctypes import c_int8
 from typing import Any
 
 from cupygemm.emulator.errors import UnsupportedInstruction
-from cupygemm.emulator.isa import Instruction, Operand
-from cupygemm.emulator.state import LANES
+from cupygemm.emulator.isa.instruction import Instruction, Operand
 from cupygemm.emulator.units import dpp, float_mode
 from cupygemm.emulator.units.constants import APERTURES, FLOATS, WIDTH, constant_bits
 from cupygemm.emulator.units.native_form import address_of
 from cupygemm.emulator.units.operands import Part, selected_field, sign_modifiers
 from cupygemm.emulator.units.structures import members
 from cupygemm.emulator.units.vector_packed import pair_constant
+from cupygemm.emulator.waves.state import LANES
 
 FILES = {"v": 0, "s": 1, "imm": 2, "special": 3}  # enum source_file
 CONSTANT = FILES["imm"]

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 
-from cupygemm.emulator import formats
-from cupygemm.emulator.isa import Instruction
+from cupygemm.emulator.isa.instruction import Instruction
 from cupygemm.emulator.targets import Target
-from cupygemm.emulator.units import float_mode, vector_dot, vector_fp8, vector_packed
+from cupygemm.emulator.units import float_mode, formats, vector_dot, vector_fp8, vector_packed
 from cupygemm.emulator.units.lanewise import source_operands
 from cupygemm.emulator.units.native_form import NativeAlu, native_alu
 from cupygemm.emulator.units.native_operands import (

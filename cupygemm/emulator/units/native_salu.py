@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
-from cupygemm.emulator.isa import EXEC, Instruction, Operand
+from cupygemm.emulator.isa.instruction import EXEC, Instruction, Operand
 from cupygemm.emulator.units.constants import APERTURES, constant_bits
 from cupygemm.emulator.units.native_form import NativeAlu, address_of, native_alu
 from cupygemm.emulator.units.scalar_ops import COMPARES, PAIRS, SINGLES

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cupygemm.emulator.isa import Instruction
+from cupygemm.emulator.isa.instruction import Instruction
 from cupygemm.emulator.targets import Target
 from cupygemm.emulator.units import native_packed, vector
 from cupygemm.emulator.units.constants import FLOATS, WIDTH

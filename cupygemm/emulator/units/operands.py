@@ -14,13 +14,12 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from cupygemm.emulator.errors import UnsupportedInstruction
-from cupygemm.emulator.isa import (
+from cupygemm.emulator.isa.instruction import (
     EXEC,
     VCC,
     Instruction,
     Operand,
 )
-from cupygemm.emulator.state import Group, unpack_mask
 from cupygemm.emulator.units import dpp
 from cupygemm.emulator.units.constants import (
     APERTURES,
@@ -32,6 +31,7 @@ from cupygemm.emulator.units.constants import (
     constant_bits,
 )
 from cupygemm.emulator.units.vector_native import Array, half_to_float
+from cupygemm.emulator.waves.state import Group, unpack_mask
 
 Fetch = Callable[[Group], Array]
 Put = Callable[[Group, Array], None]

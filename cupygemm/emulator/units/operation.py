@@ -6,8 +6,8 @@ import ctypes
 from collections.abc import Sequence
 from ctypes import c_uint8
 
-from cupygemm.emulator.state import LANES
 from cupygemm.emulator.units.structures import members
+from cupygemm.emulator.waves.state import LANES
 
 
 def _enumeration(names: str) -> dict[str, int]:

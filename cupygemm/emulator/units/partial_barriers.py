@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cupygemm.emulator.code_object.line_table import line_table
 from cupygemm.emulator.errors import Fault, lanes_of, spans
-from cupygemm.emulator.isa import EXEC
-from cupygemm.emulator.line_table import line_table
-from cupygemm.emulator.reports import instruction_at
+from cupygemm.emulator.isa.instruction import EXEC
+from cupygemm.emulator.waves.reports import instruction_at
 
 if TYPE_CHECKING:
-    from cupygemm.emulator.state import Group, State
+    from cupygemm.emulator.waves.state import Group, State
 
 CHECK, KIND = "partial_barriers", "barrier in a part of a wave"
 _DETAIL = """\

@@ -21,10 +21,10 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from cupygemm.emulator.control_flow import Node, graph, predecessors
-from cupygemm.emulator.decode import decode
+from cupygemm.emulator.code_object.control_flow import Node, graph, predecessors
 from cupygemm.emulator.errors import UnsupportedInstruction
-from cupygemm.emulator.isa import Instruction
+from cupygemm.emulator.isa.decode import decode
+from cupygemm.emulator.isa.instruction import Instruction
 from cupygemm.emulator.units.scc import reads_scc, writes_scc
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from dataclasses import replace
 import numpy as np
 
 from cupygemm.emulator.errors import Fault
-from cupygemm.emulator.isa import (
+from cupygemm.emulator.isa.instruction import (
     AGPR0,
     M0,
     VCC,
@@ -23,7 +23,7 @@ from cupygemm.emulator.isa import (
     masks_of,
     register_name,
 )
-from cupygemm.emulator.state import GPR_INDEX, Group
+from cupygemm.emulator.waves.state import GPR_INDEX, Group
 
 _VECTOR = ("VOP1", "VOP2", "VOP3", "VOP3P", "VOPC")
 _INDEXED_FIELDS = {"src0": 1, "src1": 2, "src2": 4, "vdst": 8}

@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from cupygemm.emulator.isa import EXEC, Instruction
-from cupygemm.emulator.state import Group
+from cupygemm.emulator.isa.instruction import EXEC, Instruction
 from cupygemm.emulator.targets import Target
 from cupygemm.emulator.units.relative import indexed_forms
 from cupygemm.emulator.units.scalar_control import (
@@ -25,6 +24,7 @@ from cupygemm.emulator.units.scalar_control import (
 )
 from cupygemm.emulator.units.scalar_ops import COMPARES, LOGIC, PAIRS, SINGLES
 from cupygemm.emulator.units.scalar_source import Source, scalar_source
+from cupygemm.emulator.waves.state import Group
 
 Step = Callable[[Group], Any]
 

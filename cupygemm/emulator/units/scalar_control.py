@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from cupygemm.emulator.errors import Fault, UnsupportedInstruction
-from cupygemm.emulator.isa import EXEC, M0, VCC, Instruction
-from cupygemm.emulator.state import GPR_INDEX, VSKIP, Group
+from cupygemm.emulator.isa.instruction import EXEC, M0, VCC, Instruction
 from cupygemm.emulator.targets import Target
 from cupygemm.emulator.units.scalar_source import Source, scalar_source
+from cupygemm.emulator.waves.state import GPR_INDEX, VSKIP, Group
 
 Step = Callable[[Group], Any]
 

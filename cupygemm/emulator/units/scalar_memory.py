@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from cupygemm.emulator.isa import EXEC, Instruction
-from cupygemm.emulator.state import Group
+from cupygemm.emulator.isa.instruction import EXEC, Instruction
 from cupygemm.emulator.units import Step
 from cupygemm.emulator.units.machine import NativeStep
 from cupygemm.emulator.units.operation import Operation
+from cupygemm.emulator.waves.state import Group
 
 _MNEMONIC = re.compile(r"s_(buffer_)?(load|store)_dword(?:x(\d+))?")
 _ATOMIC = re.compile(

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from cupygemm.emulator.errors import UnsupportedInstruction
-from cupygemm.emulator.isa import EXEC, VCC, Operand
-from cupygemm.emulator.state import Group
+from cupygemm.emulator.isa.instruction import EXEC, VCC, Operand
 from cupygemm.emulator.units.constants import APERTURES, EXECZ, SCC, VCCZ, constant_bits
 from cupygemm.emulator.units.scalar_ops import Width
+from cupygemm.emulator.waves.state import Group
 
 Source = Callable[[Group], Any]
 

@@ -6,7 +6,7 @@ import functools
 
 import numpy as np
 
-from cupygemm.emulator.isa import Instruction
+from cupygemm.emulator.isa.instruction import Instruction
 from cupygemm.emulator.units.scalar_ops import PAIRS, SINGLES
 
 _COMPARES = ("s_cmp_", "s_cmpk_", "s_bitcmp")

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cupygemm.emulator.isa import Instruction
+from cupygemm.emulator.isa.instruction import Instruction
 
 FAR = 24  # instructions from the read to the store
 _ADDS = ("v_add", "v_sub", "v_fma", "v_mac", "v_pk_add", "v_pk_fma")

@@ -10,9 +10,8 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from cupygemm.emulator.isa import Instruction
-from cupygemm.emulator.isa_targets import lacks
-from cupygemm.emulator.state import GPR_INDEX, Group
+from cupygemm.emulator.isa.instruction import Instruction
+from cupygemm.emulator.isa.targets import lacks
 from cupygemm.emulator.targets import Target
 from cupygemm.emulator.units import (
     cross_lane,
@@ -29,6 +28,7 @@ from cupygemm.emulator.units import (
 )
 from cupygemm.emulator.units.lanewise import Op, Step
 from cupygemm.emulator.units.relative import indexed_forms
+from cupygemm.emulator.waves.state import GPR_INDEX, Group
 
 OPS: dict[str, Op] = {
     **vector_integer.OPS,

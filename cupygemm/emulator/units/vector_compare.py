@@ -10,13 +10,13 @@ from collections.abc import Callable
 
 import numpy as np
 
-from cupygemm.emulator.isa import EXEC, Instruction
-from cupygemm.emulator.state import Group, pack_mask
+from cupygemm.emulator.isa.instruction import EXEC, Instruction
 from cupygemm.emulator.units import float_mode
 from cupygemm.emulator.units.constants import FLOATS, WIDTH
 from cupygemm.emulator.units.lanewise import Function, Step, apply, source_operands
 from cupygemm.emulator.units.operands import Fetch, source
 from cupygemm.emulator.units.vector_native import Array
+from cupygemm.emulator.waves.state import Group, pack_mask
 
 
 def _unordered(a: Array, b: Array) -> Array:

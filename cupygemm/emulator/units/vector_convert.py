@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from cupygemm.emulator import formats
+from cupygemm.emulator.units import formats
 from cupygemm.emulator.units.lanewise import Function, Op
 from cupygemm.emulator.units.vector_native import TO_ZERO, Array, float_to_half
 

@@ -11,14 +11,14 @@ import re
 
 import numpy as np
 
-from cupygemm.emulator.isa import Instruction
-from cupygemm.emulator.state import Group
+from cupygemm.emulator.isa.instruction import Instruction
 from cupygemm.emulator.units import float_mode
 from cupygemm.emulator.units.lanewise import Function, Step, apply, source_operands
 from cupygemm.emulator.units.operands import Fetch, destination, kind_of, source
 from cupygemm.emulator.units.vector_float import add, multiply
 from cupygemm.emulator.units.vector_native import Array
 from cupygemm.emulator.units.vector_packed import pair
+from cupygemm.emulator.waves.state import Group
 
 NAME = re.compile(r"v_dot(2|4|8)(c?)_(f32|i32|u32)_(bf16|f16|i16|u16|i8|u8|i4|u4)")
 

@@ -16,15 +16,15 @@ from typing import Any
 
 import numpy as np
 
-from cupygemm.emulator import formats
-from cupygemm.emulator.formats import Format
-from cupygemm.emulator.isa import Instruction
-from cupygemm.emulator.state import Group
+from cupygemm.emulator.isa.instruction import Instruction
 from cupygemm.emulator.targets import Target
+from cupygemm.emulator.units import formats
 from cupygemm.emulator.units.float_mode import FP16_OVFL
+from cupygemm.emulator.units.formats import Format
 from cupygemm.emulator.units.lanewise import Step, source_operands
 from cupygemm.emulator.units.operands import Fetch, destination, source
 from cupygemm.emulator.units.vector_native import Array, float_to_half
+from cupygemm.emulator.waves.state import Group
 
 _U8, _U16, _U32, _U64, _F32, _F64 = (
     np.uint8,

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from cupygemm.emulator.isa import Instruction
-from cupygemm.emulator.state import LANES
+from cupygemm.emulator.isa.instruction import Instruction
 from cupygemm.emulator.targets import Target
 from cupygemm.emulator.units import vector_native as native
 from cupygemm.emulator.units.lanewise import Function, Op
 from cupygemm.emulator.units.vector_native import Array
+from cupygemm.emulator.waves.state import LANES
 
 _U32, _U64, _I32, _I64 = np.uint32, np.uint64, np.int32, np.int64
 _LOW5, _LOW6, _LOW4 = _U32(31), _U32(63), _U32(15)

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from ctypes import c_int64, c_void_p
 from typing import Any
 
-from cupygemm.emulator.isa import Instruction
-from cupygemm.emulator.state import Group
+from cupygemm.emulator.isa.instruction import Instruction
 from cupygemm.emulator.units.machine import NativeStep, c_function, machine_of, wave_list
 from cupygemm.emulator.units.operation import FORMAT_BYTES, Operation
+from cupygemm.emulator.waves.state import Group
 
 _FORMATS = {  # of accesses of 1 or 2 bytes, by the mnemonic's suffix
     "ubyte": "u8",

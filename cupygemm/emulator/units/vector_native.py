@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cupygemm.emulator.state import LANES
+from cupygemm.emulator.waves.state import LANES
 
 Array = NDArray[Any]
 NEAREST, UP, DOWN, TO_ZERO = range(4)  # codes of the rounding modes in MODE

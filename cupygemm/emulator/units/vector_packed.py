@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from cupygemm.emulator.isa import Instruction, Operand
-from cupygemm.emulator.state import LANES, Group
+from cupygemm.emulator.isa.instruction import Instruction, Operand
 from cupygemm.emulator.units import float_mode, vector_float, vector_native
 from cupygemm.emulator.units.constants import constant_bits
 from cupygemm.emulator.units.lanewise import Function, Step, apply, source_operands
 from cupygemm.emulator.units.operands import Fetch, always, destination, source
 from cupygemm.emulator.units.vector_native import Array
+from cupygemm.emulator.waves.state import LANES, Group
 
 _U16, _U32, _I16, _I64, _F32, _F64 = (
     np.uint16,

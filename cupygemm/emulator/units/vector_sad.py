@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from cupygemm.emulator.isa import Instruction
-from cupygemm.emulator.state import Group
+from cupygemm.emulator.isa.instruction import Instruction
 from cupygemm.emulator.units.lanewise import Function, Op, Step, source_operands
 from cupygemm.emulator.units.operands import source
 from cupygemm.emulator.units.vector_native import Array
+from cupygemm.emulator.waves.state import Group
 
 _U8, _U32, _U64 = np.uint8, np.uint32, np.uint64
 

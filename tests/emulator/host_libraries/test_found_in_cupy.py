@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from cupygemm.emulator.known_faults import KNOWN_FAULTS
+from cupygemm.emulator.diagnostics.known_faults import KNOWN_FAULTS
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "found_in_cupy.rst"
 BLOCK = re.compile(

@@ -14,14 +14,14 @@ import re
 from ctypes import c_int16, c_int32
 from enum import IntEnum, IntFlag
 
-from cupygemm.emulator.entry import counter_of
-from cupygemm.emulator.isa import Instruction
+from cupygemm.emulator.hazards.wait_pairs import mfma_passes
+from cupygemm.emulator.isa.instruction import Instruction
 from cupygemm.emulator.profiling.classify import category
 from cupygemm.emulator.profiling.timing.machine import TimingMachine
-from cupygemm.emulator.state import LANES
 from cupygemm.emulator.targets import TARGETS
 from cupygemm.emulator.units.matrix import Shape
-from cupygemm.emulator.wait_pairs import mfma_passes
+from cupygemm.emulator.waves.entry import counter_of
+from cupygemm.emulator.waves.state import LANES
 
 _TURN, _MAX_RANGES = 4, 5
 _QUARTER_RATE = re.compile(

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cupygemm.emulator.state import Group, State
+from cupygemm.emulator.waves.state import Group, State
 
 LIMIT = 8_000_000
 """Instructions of a launch that are kept."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cupygemm.emulator.isa import Instruction
+from cupygemm.emulator.isa.instruction import Instruction
 from cupygemm.emulator.profiling.parts import PARTS
 from cupygemm.emulator.profiling.timing.machine import MACHINES, SIMDS
 from cupygemm.emulator.profiling.timing.operations import Flag, TimingOp, Unit, describe

@@ -1,0 +1,126 @@
+"""Source lines of instructions, and call sites of inlined ones, from DWARF (``-g``)."""
+
+from __future__ import annotations
+
+import bisect
+import io
+import weakref
+from itertools import dropwhile
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+from elftools.elf.elffile import ELFFile
+
+from cupygemm.emulator.code_object.inlining import InlinedCode, Line, call_sites, inlined_code
+from cupygemm.emulator.code_object.kept_source import Sources
+
+if TYPE_CHECKING:
+    from cupygemm.emulator.code_object.loading import CodeObject
+
+_HERE = Path(__file__).resolve().parents[1]
+_OWN_HEADERS = tuple(
+    f"{_HERE / name}/" for name in ("hip_headers", "small_library", "full_library")
+)
+
+_tables: weakref.WeakKeyDictionary[CodeObject, LineTable] = weakref.WeakKeyDictionary()
+
+
+class LineTable:
+    """The source line of each address, and the call sites of inlined code."""
+
+    def __init__(self, elf: bytes) -> None:
+        self._addresses: list[int] = []
+        self._lines: list[Line | None] = []
+        self._inlined: list[InlinedCode] = []
+        rows: dict[int, Line | None] = {}
+        file = ELFFile(io.BytesIO(elf)) if elf else None
+        if file is not None and file.has_dwarf_info():
+            dwarf = file.get_dwarf_info()
+            for unit in dwarf.iter_CUs():
+                program = dwarf.line_program_for_CU(unit)
+                if program is not None:
+                    names = _collect(program, rows)
+                    self._inlined += inlined_code(dwarf, unit, names)
+        self._sources = Sources(elf)
+        for address in sorted(rows):
+            self._addresses.append(address)
+            self._lines.append(rows[address])
+
+    def __bool__(self) -> bool:
+        return bool(self._addresses)
+
+    def find(self, pc: int) -> Line | None:
+        """Return the file and line of the instruction at a virtual address, or None.
+
+        Where a function of the emulator's HIP headers was inlined, such as ``atomicAdd``, it is the
+        line that calls it.
+        """
+        return next(iter(self._places(pc)), None)
+
+    def call_sites(self, pc: int) -> tuple[Line, ...]:
+        """Return where the code of that line was inlined, the innermost call first."""
+        return self._places(pc)[1:]
+
+    def quote(self, line: Line) -> str:
+        """Return the text of a line; "" if it is not known."""
+        return self._sources.quote(*line)
+
+    def source_of(self, pc: int) -> str:
+        """Return the text of the file that an instruction's line is in; "" if it is not known."""
+        line = self.find(pc)
+        return "\n".join(self._sources.lines(line[0])) if line else ""
+
+    def _places(self, pc: int) -> tuple[Line, ...]:
+        """Return the line of an instruction and its call sites.
+
+        A macro that makes a function calls it on the function's own line, which is said once.
+        """
+        place = bisect.bisect_right(self._addresses, pc) - 1
+        line = self._lines[place] if place >= 0 else None
+        if line is None:
+            return ()
+        found = tuple(dict.fromkeys((line, *call_sites(self._inlined, pc))))
+        users = tuple(dropwhile(lambda place: place[0].startswith(_OWN_HEADERS), found))
+        return users or found
+
+
+def line_table(code_object: CodeObject) -> LineTable:
+    """Return the line table of a code object; it is read once."""
+    table = _tables.get(code_object)
+    if table is None:
+        table = _tables[code_object] = LineTable(code_object.elf)
+    return table
+
+
+def _collect(program: Any, rows: dict[int, Line | None]) -> dict[int, str]:
+    """Add the rows of a line program, and return the names of its files.
+
+    A row applies up to the next one's address.
+    """
+    names = _file_names(program)
+    for entry in program.get_entries():
+        state = entry.state
+        if state is None:
+            continue
+        if state.end_sequence:
+            rows.setdefault(state.address, None)
+        elif state.line:  # line 0 is code without a line; the lines around it apply
+            rows[state.address] = names.get(state.file, "?"), state.line
+    return names
+
+
+def _file_names(program: Any) -> dict[int, str]:
+    """Return the path of each file number of a line program."""
+    header = program.header
+    directories = [_text(directory) for directory in header["include_directory"]]
+    first, names = (0, {}) if header["version"] >= 5 else (1, {})
+    if first:
+        directories.insert(0, "")
+    for number, entry in enumerate(header["file_entry"], first):
+        folder = directories[entry.dir_index] if entry.dir_index < len(directories) else ""
+        names[number] = str(PurePosixPath(folder) / _text(entry.name))
+    return names
+
+
+def _text(value: Any) -> str:
+    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)

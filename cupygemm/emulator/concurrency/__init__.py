@@ -1,0 +1,1 @@
+"""Work of several streams: what is ordered, what races, and in which order it is executed."""

@@ -1,0 +1,1 @@
+"""What the checks are called and where they are stated, and what becomes of their findings."""

@@ -1,0 +1,357 @@
+"""The checks of the emulated device, and whether a finding is an error, a warning or dropped.
+
+`CHECKS` lists the checks. A policy has a severity for each: a finding of a check that is an "error"
+ends the launch, a "warn" is collected while the kernel runs on, and one that is "off" is dropped.
+A group name such as "wait_states" or "races" stands for several checks. The severities come from
+this table, then from the environment, then from `checks`. `findings` acts on them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import functools
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from cupygemm.emulator.diagnostics.known_faults import KnownFault, known_faults
+from cupygemm.emulator.diagnostics.wait_rules import RULES
+
+VARIABLE = "CUPYGEMM_EMULATE_CHECKS"
+Severity = Literal["error", "warn", "off"]
+SEVERITIES: tuple[str, ...] = get_args(Severity)
+
+
+@dataclass(frozen=True)
+class Check:
+    """One check.
+
+    Attributes
+    ----------
+    finds : str
+        What a finding is.
+    otherwise : str
+        What the instruction does instead where a finding does not end the launch.
+    source : str
+        Where the rule is stated.
+    default : {"error", "warn", "off"}
+    """
+
+    finds: str
+    otherwise: str
+    source: str
+    default: Severity = "error"
+
+
+_AS_IF_ON_TIME = "executes as if it came late enough"
+_ISA_11_3 = (
+    "CDNA3 ISA guide, section 11.3, and LLVM's User Guide for AMDGPU (unaligned access mode)"
+)
+CHECKS: Mapping[str, Check] = {
+    "bounds": Check(
+        "an access outside every allocation, LDS or private memory",
+        "loads return 0 in the lanes outside; stores and atomics change nothing there",
+        "CDNA3 ISA guide, chapters 9 and 11, on buffers and LDS; a GPU may also end the kernel",
+    ),
+    "required_alignment": Check(
+        "an atomic, a scalar access, a transposing read or a direct-to-LDS load that is not "
+        "aligned as the hardware requires",
+        "scalar and direct-to-LDS addresses are rounded down; others are used as they are",
+        "CDNA3 ISA guide, chapters 8 and 11; CDNA4 ISA guide, chapter 11",
+    ),
+    "alignment": Check(
+        "a plain load or store that is not aligned to its size",
+        "the access is made: it is legal on these targets, and slower",
+        _ISA_11_3,
+        "off",
+    ),
+    "uninitialised": Check(
+        "an address, a branch, an atomic or a stored value that depends on bits that nothing "
+        "wrote, among them elements of local arrays and structures in HIP source; to store such "
+        "an element unchanged, as a copy of a structure does, is a warning",
+        "the bits that happen to be there are used",
+        "the kernel's result would depend on earlier contents of registers or memory",
+    ),
+    "uninitialised_source": Check(
+        "a variable of HIP source that is used before it is written, as far as the compiler "
+        "sees; elements of arrays and structures belong to uninitialised",
+        "the compiler assumes any value",
+        "clang's -Wuninitialized, -Wsometimes-uninitialized and -Wconditional-uninitialized; the "
+        'last says "may be", and counts only where a variable is used to compute its own next '
+        "value",
+        "warn",
+    ),
+    "wave_masks": Check(
+        "HIP source that keeps 32 bits of a mask of 64 lanes (__ballot, __activemask) without "
+        "saying so by a conversion",
+        "the lanes from 32 on are lost",
+        "HIP's porting guide: waves of CDNA GPUs have 64 lanes; clang's -Wshorten-64-to-32",
+        "warn",
+    ),
+    "warp_idioms": Check(
+        "HIP source, in a block of more than 32 threads, that reduces 32 lanes by shuffles without "
+        "counting in groups of 32, reads a lane of the wave for one of such a group, masks lanes "
+        "of a ballot in 32 bits, or reduces in LDS without volatile or a barrier",
+        "the result is another one",
+        "HIP's porting guide: waves of CDNA GPUs have 64 lanes; CUDA's programming guide, on "
+        "warp-synchronous programming",
+        "warn",
+    ),
+    "argument_types": Check(
+        "an argument of cupy.RawKernel whose bytes the kernel reads as another value, because its "
+        "type has another size or kind; too few arguments. Arrays of another dtype than the "
+        "pointer's, and too many arguments, are a warning",
+        "the kernel reads the bytes that are there",
+        "HIP's hipModuleLaunchKernel, which takes addresses without types; CuPy's user guide, on "
+        "raw kernels and their arguments",
+    ),
+    "argument_views": Check(
+        "an array that is not in C's order (a.T, a[:, :3], a[::-1]) as an argument of "
+        "cupy.RawKernel, if neither the other arguments nor the source have one of its strides, "
+        "and it does not own its memory in Fortran's order; an access beyond a view, such as x[1], "
+        "that is inside the array of the view and in no other argument",
+        "the kernel gets the address of the first element; the access is made",
+        "CuPy's user guide, on raw kernels: a kernel gets a pointer, and no strides",
+        "warn",
+    ),
+    "inactive_lanes": Check(
+        "an address, a branch, an atomic or a stored value that depends on what ds_bpermute, "
+        "ds_swizzle (__shfl), DPP with bound_ctrl or v_readlane has read in a lane that is "
+        "switched off; DPP and v_readlane only in code whose source lines are known, and not "
+        "where the 0 that DPP reads adds nothing",
+        "the value is 0; that of v_readlane is what its register holds",
+        "HIP's documentation and CUDA's programming guide, on __shfl; the CDNA3 ISA guide states 0 "
+        "for lanes that EXEC switches off",
+        "warn",
+    ),
+    "waits": Check(
+        "a register or LDS that is used before an s_waitcnt has waited for its load",
+        "the loaded value is there already",
+        "CDNA3 ISA guide, section 4.4",
+    ),
+    "lds_races": Check(
+        "two waves that access the same bytes of LDS with no barrier between them, nor a flag in "
+        "LDS for which a loop waits",
+        "the access is made, in the order of the emulation",
+        "CDNA3 ISA guide, section 4.3 (S_BARRIER)",
+    ),
+    "global_races": Check(
+        "two waves that access the same bytes of device memory, unordered",
+        "the access is made, in the order of the emulation",
+        "LLVM's User Guide for AMDGPU, memory model",
+    ),
+    "lane_races": Check(
+        "two lanes of a wave that store different values to the same bytes in one instruction, or "
+        "that add to what they have read there, unless all lanes do so at one place; a warning in "
+        "CuPy's own kernels and in code without source lines, which may mean it",
+        "the value of the last lane stays",
+        "CUDA's programming guide, on SIMT: which thread performs the last write is not defined; "
+        "AMD's ISA guides state no order of lanes",
+    ),
+    "stream_races": Check(
+        "work of two streams on the same bytes of memory, one of them writing, that nothing orders",
+        "the access is made; the order is that of submission, or one that a seed chooses",
+        "HIP's runtime API: streams, events and the legacy default stream",
+    ),
+    "barriers": Check(
+        "a barrier that some waves of a workgroup skipped before they ended",
+        "the other waves go on, as the hardware counts only waves that have not ended",
+        "CDNA3 ISA guide, section 4.3 (S_BARRIER)",
+    ),
+    "partial_barriers": Check(
+        "a barrier at which lanes of a wave are switched off that access memory, or reach another "
+        "barrier, behind it; in code whose source lines are known",
+        "the wave goes on, as the hardware counts waves and not lanes",
+        "HIP's documentation and CUDA's programming guide: __syncthreads in conditional code only "
+        "where the whole block agrees",
+        "warn",
+    ),
+    "early_ends": Check(
+        "a first wave of a workgroup that ends before its first barrier, while others wait there "
+        "and may read LDS behind it",
+        "the other waves go on, as the hardware counts only waves that have not ended",
+        "CDNA3 ISA guide, section 4.3 (S_BARRIER); CUDA's programming guide allows __syncthreads "
+        "in conditional code only where the whole block agrees",
+        "warn",
+    ),
+} | {
+    f"wait_states_{name}": Check(rule.finds, _AS_IF_ON_TIME, rule.source, rule.severity)
+    for name, rule in RULES.items()
+}
+GROUPS: Mapping[str, tuple[str, ...]] = {
+    "wait_states": tuple(name for name in CHECKS if name.startswith("wait_states_")),
+    "races": ("lds_races", "global_races", "lane_races", "stream_races"),
+    "all": tuple(CHECKS),
+}
+# What a launch without checks does not look for. It is faster, because it keeps no records.
+UNCHECKED = ("uninitialised", "waits", *GROUPS["races"], *GROUPS["wait_states"])
+
+
+class Policy(dict[str, str]):
+    """The severity of each check, by name.
+
+    Attributes
+    ----------
+    records : bool
+        Whether a launch needs the records from which races, missing waits and the like are found.
+    named : frozenset of str
+        The checks whose severities the user has named.
+    known : mapping of str to KnownFault
+        By check, the faults of CuPy's that are warnings for this reason alone.
+    """
+
+    def __init__(
+        self, severities: Mapping[str, str] | None = None, named: frozenset[str] = frozenset()
+    ) -> None:
+        super().__init__(severities or {name: check.default for name, check in CHECKS.items()})
+        self.records = any(self[name] != "off" for name in UNCHECKED)
+        self.named = named
+        self.known: Mapping[str, KnownFault] = {}
+
+    def severity(self, check: str, *, may_be_meant: bool) -> str:
+        """Return the severity of a finding; see `Fault.may_be_meant`."""
+        found = self.get(check, "error")
+        return "warn" if found == "error" and may_be_meant and check not in self.named else found
+
+    def of_kernel(self, kernel: str) -> Policy:
+        """Return the policy of a kernel's launches: known faults of CuPy's are warnings.
+
+        Parameters
+        ----------
+        kernel : str
+            Its symbol.
+        """
+        known = {
+            check: fault
+            for check, fault in known_faults(kernel).items()
+            if self[check] == "error" and check not in self.named
+        }
+        if not known:
+            return self
+        found = Policy({**self, **dict.fromkeys(known, "warn")}, self.named)
+        found.known = known
+        return found
+
+    def changed(self, severities: Mapping[str, str | bool]) -> Policy:
+        """Return this policy with other severities for some checks or groups.
+
+        Parameters
+        ----------
+        severities : mapping
+            From names to severities; True is "error" and False is "off".
+
+        Raises
+        ------
+        ValueError
+            There is no such check or severity.
+        """
+        new, named = dict(self), self.named
+        # A group first, so that a name within it counts whatever the order is.
+        for name in sorted(severities, key=lambda name: name not in GROUPS):
+            given = severities[name]
+            severity = given if isinstance(given, str) else "error" if given else "off"
+            if severity not in SEVERITIES:
+                raise ValueError(
+                    f"{name}={given!r}: the severity must be one of {', '.join(SEVERITIES)}"
+                )
+            if name not in CHECKS and name not in GROUPS:
+                known = ", ".join([*CHECKS, *GROUPS])
+                raise ValueError(f"the emulated device has no check {name!r}; it has {known}")
+            checks_meant = GROUPS.get(name, (name,))
+            new |= dict.fromkeys(checks_meant, severity)
+            named |= set(checks_meant)
+        return Policy(new, named)
+
+
+_ON = Policy()
+_OFF = _ON.changed(dict.fromkeys(UNCHECKED, "off"))
+_chosen: contextvars.ContextVar[Policy | None] = contextvars.ContextVar("checks", default=None)
+
+
+def policy(enabled: bool | Policy | None = None) -> Policy:
+    """Return the policy of a launch.
+
+    Parameters
+    ----------
+    enabled : bool or Policy, optional
+        What the launch asks for; by default what `checks` or the environment says.
+
+    Raises
+    ------
+    ValueError
+        The variable's value cannot be read.
+    """
+    if isinstance(enabled, Policy):
+        return enabled
+    if enabled is not None:
+        return _ON if enabled else _OFF
+    chosen = _chosen.get()
+    return _from_environment(os.environ.get(VARIABLE, "")) if chosen is None else chosen
+
+
+@functools.lru_cache(maxsize=8)
+def _from_environment(text: str) -> Policy:
+    """Return the policy of the variable's value: 0, 1, or ``name=severity,...``."""
+    named = {"": _ON, "1": _ON, "0": _OFF}.get(text.strip())
+    if named is not None:
+        return named
+    try:
+        return _ON.changed(parse(text))
+    except ValueError as err:
+        raise ValueError(f"{VARIABLE}={text!r}: {err}") from None
+
+
+def parse(text: str) -> dict[str, str]:
+    """Return the severities of ``name=severity,name=severity``.
+
+    Raises
+    ------
+    ValueError
+        An entry has another form.
+    """
+    found = {}
+    for entry in filter(None, (part.strip() for part in text.split(","))):
+        name, equals, severity = entry.partition("=")
+        if not equals:
+            raise ValueError(f"{entry!r} must be 0, 1 or name=severity, as in wait_states=warn")
+        found[name.strip()] = severity.strip()
+    return found
+
+
+@contextlib.contextmanager
+def checks(enabled: bool | None = None, **severities: str | bool) -> Iterator[None]:
+    """Set the checks of this thread's launches inside a ``with`` statement.
+
+    Parameters
+    ----------
+    enabled : bool, optional
+        True sets every check to its default. False makes launches faster: they do not look for
+        missing waits and wait states, uses of values that were never written, and races. Without
+        it, the checks that are not named stay as they are.
+    **severities : {"error", "warn", "off"}
+        The severities of some checks or groups of checks, by name. "error" ends the launch with a
+        `KernelFault`. "warn" lists the findings at the end of the launch, in a `KernelWarning` and
+        in ``last_launch().warnings``, one for each kind and instruction. "off" drops them. True and
+        False stand for "error" and "off". The names are in the documentation's table of checks.
+
+    Raises
+    ------
+    ValueError
+        There is no such check or severity.
+
+    Examples
+    --------
+    >>> from cupygemm import emulator
+    >>> with emulator.checks(False):
+    ...     c = a @ b  # doctest: +SKIP
+    >>> with emulator.checks(wait_states="warn", alignment="error"):
+    ...     c = a @ b  # doctest: +SKIP
+    """
+    base = policy(enabled)
+    token = _chosen.set(base.changed(severities))
+    try:
+        yield
+    finally:
+        _chosen.reset(token)

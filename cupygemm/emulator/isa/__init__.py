@@ -1,0 +1,1 @@
+"""The instruction set: decode machine code, and print it."""

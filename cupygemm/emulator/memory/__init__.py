@@ -1,0 +1,1 @@
+"""Device memory: addresses, allocations, which bytes are valid, and who accessed them last."""

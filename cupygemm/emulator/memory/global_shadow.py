@@ -1,0 +1,159 @@
+"""The shadow of device memory: the last accesses to it, and the bytes that have been written.
+
+Each 16 bytes of device memory have a record of 48 bytes (``native/global_shadow.h``), from which
+races between waves and workgroups are found. Each line of 128 bytes has one of 64 bytes, which
+stands for the others where a wave accesses the whole line. A clock that is never reset between
+launches tells the records of earlier launches apart; they are ignored, but for those of other
+streams that nothing orders before the launch (`rivals`). Each byte has a bit
+(``native/definedness.h``), which is set when a kernel, a copy or a fill writes the byte. All lie in
+address space that is reserved once; the host backs the parts that are used.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cupygemm.emulator.memory.host_memory import reserve
+
+_RECORDS = ((16, 48), (128, 64))  # bytes of device memory that a record stands for, and its own
+_CLOCK_LIMIT = 3 << 30  # of 32 bits; a launch has at most a billion vector memory operations
+
+
+class GlobalShadow:
+    """Records for device memory from `base` to `end`.
+
+    Parameters
+    ----------
+    base, end : int
+        Addresses.
+
+    Attributes
+    ----------
+    address, lines, defined : int
+        Addresses of the records for `base` and for its line, and of the bits for its first 8 bytes.
+    clock : numpy.ndarray
+        uint32 (1,), vector memory operations of all launches, counted from the latest `clear`.
+    launch_start : int
+        The clock when the latest launch began.
+    arguments : tuple of int
+        Address and bytes of the launch's arguments, which nothing writes.
+    rivals : stream_order.Rivals or None
+        What nothing orders before the launch in progress.
+
+    Raises
+    ------
+    OSError
+        The system grants no such address space.
+    """
+
+    def __init__(self, base: int, end: int) -> None:
+        self.base, self.end = base, end
+        # The records' memory, its address, and the bytes that one record stands for and has.
+        self._tables = tuple(
+            (memory := reserve(-(-(end - base) // unit) * size), _address(memory), unit, size)
+            for unit, size in _RECORDS
+        )
+        self.address, self.lines = (address for _, address, _, _ in self._tables)
+        self._bits = reserve(-(-(end - base) // 8))
+        self.defined = _address(self._bits)
+        self.clock = np.zeros(1, np.uint32)
+        self.launch_start = 0
+        self.arguments = 0, 0
+        self.rivals: Any = None
+
+    def set_back(self) -> bool:
+        """Forget all records if the clock is about to run out; return whether it was."""
+        if self.clock[0] <= _CLOCK_LIMIT:
+            return False
+        self.forget(self.base, self.end)
+        self.clock[0] = 0
+        return True
+
+    def start_launch(self) -> None:
+        """Ignore all accesses so far."""
+        self.set_back()
+        self.launch_start = int(self.clock[0]) + 1
+
+    def forget(self, start: int, end: int) -> None:
+        """Return the host's memory behind the records of ``[start, end)``, in whole pages."""
+        for records, _, unit, size in self._tables:
+            first = (start - self.base) // unit * size
+            last = -(-(end - self.base) // unit) * size
+            first = -(-first // mmap.PAGESIZE) * mmap.PAGESIZE
+            last = last // mmap.PAGESIZE * mmap.PAGESIZE
+            if last > first:
+                records.madvise(mmap.MADV_DONTNEED, first, last - first)
+
+    def clear(self, start: int, end: int) -> None:
+        """Forget the accesses to ``[start, end)``; the host's memory behind the records stays."""
+        for _, address, unit, size in self._tables:
+            first, last = (start - self.base) // unit, -(-(end - self.base) // unit)
+            ctypes.memset(address + first * size, 0, (last - first) * size)
+
+    def forget_bits(self, start: int, end: int, free_start: int, free_end: int) -> None:
+        """Return the host's memory behind the bits of ``[start, end)``.
+
+        Parameters
+        ----------
+        start, end : int
+            A block that was freed.
+        free_start, free_end : int
+            The range without allocations around it; pages of bits within it are returned.
+        """
+        page_span = 8 * mmap.PAGESIZE  # bytes that a page of bits stands for
+        first = max((start - self.base) // page_span, -(-(free_start - self.base) // page_span))
+        last = min(-(-(end - self.base) // page_span), (free_end - self.base) // page_span)
+        if last > first:
+            length = (last - first) * mmap.PAGESIZE
+            self._bits.madvise(mmap.MADV_DONTNEED, first * mmap.PAGESIZE, length)
+
+    def define(self, start: int, size: int) -> None:
+        """Note that ``[start, start + size)`` has been written."""
+        self._set(start, size, written=True)
+
+    def undefine(self, start: int, size: int) -> None:
+        """Note that ``[start, start + size)`` has not been written."""
+        self._set(start, size, written=False)
+
+    def written(self, start: int, size: int) -> NDArray[np.bool_]:
+        """Return which bytes of ``[start, start + size)`` have been written, bool (size,)."""
+        first, end = start - self.base, start - self.base + size
+        packed = ctypes.string_at(self.defined + first // 8, -(-end // 8) - first // 8)
+        bits = np.unpackbits(np.frombuffer(packed, np.uint8), bitorder="little")
+        return bits[first % 8 :][:size].view(np.bool_)
+
+    def _set(self, start: int, size: int, *, written: bool) -> None:
+        if size <= 0:
+            return
+        first, end = start - self.base, start - self.base + size
+        inner_first, inner_end = -(-first // 8), end // 8
+        if inner_first > inner_end:  # within one byte of the bits
+            self._set_bits(first // 8, (1 << end % 8) - (1 << first % 8), written=written)
+            return
+        if first % 8:
+            self._set_bits(first // 8, 0x100 - (1 << first % 8), written=written)
+        if end % 8:
+            self._set_bits(end // 8, (1 << end % 8) - 1, written=written)
+        pattern = 0xFF if written else 0
+        ctypes.memset(self.defined + inner_first, pattern, inner_end - inner_first)
+
+    def _set_bits(self, place: int, bits: int, *, written: bool) -> None:
+        cell = ctypes.c_uint8.from_address(self.defined + place)
+        cell.value = cell.value | bits if written else cell.value & ~bits
+
+
+def _address(memory: mmap.mmap) -> int:
+    return ctypes.addressof(ctypes.c_char.from_buffer(memory))
+
+
+def shadow_of(base: int, end: int) -> GlobalShadow | None:
+    """Return a shadow, or None without address space for it; launches are then not checked."""
+    try:
+        return GlobalShadow(base, end)
+    except (OSError, ValueError, OverflowError):
+        return None

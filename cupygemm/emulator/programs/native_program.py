@@ -1,0 +1,179 @@
+"""The native form of a program: one record per instruction, which the C run loop executes.
+
+`NativeProgram` mirrors ``struct instruction`` of native/loop.h. An instruction has a native form if
+its memory operation or its matrix record exists anyway, if `units.native_alu` has one for it, or if
+the loop executes it by itself (branches, waits, barriers). Any other is left to Python.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cupygemm.emulator.units.machine import NativeStep
+from cupygemm.emulator.units.matrix_step import MatrixStep
+from cupygemm.emulator.units.scalar_control import IGNORED
+from cupygemm.emulator.units.structures import members
+from cupygemm.emulator.waves.state import GPR_INDEX, VSKIP
+
+if TYPE_CHECKING:
+    from cupygemm.emulator.units.native_form import NativeAlu
+    from cupygemm.emulator.waves.entry import Entry
+
+_ACTIONS = """
+in_python alu matrix vector_memory scalar_memory lds_instruction nothing wait branch barrier end
+"""
+_ACTION = {name: value for value, name in enumerate(_ACTIONS.split())}
+_CONDITIONS = ("s_branch", "scc0", "scc1", "vccz", "vccnz", "execz", "execnz")
+_CONDITION = {
+    name if place == 0 else f"s_cbranch_{name}": place for place, name in enumerate(_CONDITIONS)
+}
+_COUNTERS = {None: 0, "vm": 1, "lds": 2, "scalar": 3, "flat": 4}
+VECTOR_WORDS, SCALAR_WORDS = 8, 3
+_EVERY_VECTOR, _EVERY_SCALAR = (1 << 512) - 1, (1 << 129) - 1
+_ALU_COST, _MEMORY_COST, _MACS_PER_NANOSECOND = 10, 300, 8  # of a wave, in nanoseconds
+_INDEXED = GPR_INDEX | VSKIP
+VectorMask, ScalarMask = ctypes.c_uint64 * VECTOR_WORDS, ctypes.c_uint64 * SCALAR_WORDS
+
+
+class InstructionStruct(ctypes.Structure):
+    """``struct instruction``."""
+
+    _fields_ = [
+        *members(
+            """
+            int64   pc next_pc target
+            pointer function operation
+            int32   action condition counter slot index cost
+            uint32  mode_mask mode_value wait
+            int32   looked_at counts_lanes
+            pointer phases
+            int64   num_phases
+            """
+        ),
+        ("vector_reads", VectorMask),
+        ("vector_writes", VectorMask),
+        ("scalar_reads", ScalarMask),
+        ("scalar_writes", ScalarMask),
+    ]
+
+
+_HEAD = struct.Struct("=3q2Q6i3I2i4x2q")  # its members before the masks
+
+
+class NativeProgram:
+    """The records of a program's instructions.
+
+    Attributes
+    ----------
+    table : uint64 array
+        Address of the record of the instruction at each dword of the code, 0 for none.
+    entries : list of Entry
+        The instructions that have a record, by their index.
+    loads : list of Entry
+        Those that load registers, by their slot of the scoreboard.
+    used_vector, used_scalar : int
+        Bit masks of the registers that the instructions read or write.
+    is_undisturbed : bool
+        Whether C needed Python for nothing when it last ran the program.
+    """
+
+    def __init__(self, image_bytes: int) -> None:
+        self.table: NDArray[np.uint64] = np.zeros(-(-image_bytes // 4), np.uint64)
+        self.entries: list[Entry] = []
+        self.loads: list[Entry] = []
+        self.used_vector = self.used_scalar = 0
+        self.is_undisturbed = False
+        self._kept: list[Any] = []  # the records, and the operands to which they point
+
+    def add(self, entry: Entry, form: NativeAlu | None) -> None:
+        """Make the record of an instruction; `form` is that of the ALU."""
+        inst, slot = entry.inst, -1
+        if entry.counter is not None and (inst.vector_writes or inst.scalar_writes):
+            entry.slot = slot = len(self.loads)
+            self.loads.append(entry)
+        native = _native(entry, form)
+        head = _HEAD.pack(
+            entry.pc,
+            entry.next_pc,
+            native.target,
+            native.function,
+            native.operation,
+            native.action,
+            native.condition,
+            _COUNTERS[entry.counter],
+            slot,
+            len(self.entries),
+            native.cost,
+            native.mode_mask | (_INDEXED if entry.is_vector else 0),
+            native.mode_value,
+            native.wait,
+            entry.looked_at,
+            *(0, 0, 0),  # what a profile needs
+        )
+        masks = (
+            inst.vector_reads.to_bytes(8 * VECTOR_WORDS, "little"),
+            inst.vector_writes.to_bytes(8 * VECTOR_WORDS, "little"),
+            (inst.scalar_reads | entry.scc_reads).to_bytes(8 * SCALAR_WORDS, "little"),
+            (inst.scalar_writes | entry.scc_writes).to_bytes(8 * SCALAR_WORDS, "little"),
+        )
+        record = InstructionStruct.from_buffer_copy(b"".join((head, *masks)))
+        self.used_vector |= _EVERY_VECTOR if entry.moves_registers else entry.vector_uses
+        self.used_scalar |= _EVERY_SCALAR if entry.moves_registers else entry.scalar_uses
+        self.entries.append(entry)
+        self._kept.append((record, form))
+        entry.record = record
+        if entry.pc % 4 == 0:
+            self.table[entry.pc // 4] = ctypes.addressof(record)
+
+    @staticmethod
+    def look_never(entry: Entry) -> None:
+        """Let C execute an instruction without a look at the lanes that it reads."""
+        if entry.record is not None:
+            entry.record.looked_at = 0
+
+    @staticmethod
+    def leave_to_python(entry: Entry) -> None:
+        """Let Python execute an instruction whose step has been replaced."""
+        if entry.record is not None:
+            entry.record.action = _ACTION["in_python"]
+
+
+class _Native(NamedTuple):
+    """What the loop does for an instruction, see ``struct instruction``."""
+
+    action: int
+    function: int = 0
+    operation: int = 0
+    cost: int = 0
+    mode_mask: int = 0
+    mode_value: int = 0
+    condition: int = 0
+    target: int = 0
+    wait: int = 0
+
+
+def _native(entry: Entry, form: NativeAlu | None) -> _Native:
+    """Return how the loop executes an instruction."""
+    inst, step = entry.inst, entry.step
+    name = inst.mnemonic
+    if form is not None:
+        operation, mode = form.operation, (form.mode_mask, form.mode_value)
+        return _Native(_ACTION["alu"], form.function, operation, _ALU_COST, *mode)
+    if isinstance(step, NativeStep):
+        operation = step.operation.address
+        return _Native(_ACTION[step.name], step.function_address, operation, _MEMORY_COST)
+    if isinstance(step, MatrixStep):
+        cost = step.macs // _MACS_PER_NANOSECOND
+        return _Native(_ACTION["matrix"], 0, ctypes.addressof(step.operation), cost)
+    if entry.control in ("wait", "barrier", "end"):
+        return _Native(_ACTION[entry.control], wait=inst.fields.get("simm16", 0))
+    if name in _CONDITION:
+        offset = inst.fields["simm16"]
+        target = entry.pc + 4 + 4 * (offset - (1 << 16) if offset >> 15 else offset)
+        return _Native(_ACTION["branch"], condition=_CONDITION[name], target=target)
+    return _Native(_ACTION["nothing" if name in IGNORED else "in_python"])

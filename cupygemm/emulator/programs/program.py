@@ -1,0 +1,267 @@
+"""A kernel's code in the form that the run loop executes: instructions with their functions."""
+
+from __future__ import annotations
+
+import functools
+import gc
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from cupygemm.emulator.definedness.lanes import NEVER, is_marker, looked_at
+from cupygemm.emulator.diagnostics.wait_rules import RULES
+from cupygemm.emulator.errors import Fault, UnsupportedInstruction
+from cupygemm.emulator.hazards.wait_states import Hazard, hazards_behind
+from cupygemm.emulator.isa.decode import decode
+from cupygemm.emulator.isa.instruction import Instruction
+from cupygemm.emulator.programs.native_program import NativeProgram
+from cupygemm.emulator.targets import TARGETS, Target
+from cupygemm.emulator.units import bind, native_alu
+from cupygemm.emulator.units.native_form import NativeAlu
+from cupygemm.emulator.units.scc import reads_scc, writes_scc
+from cupygemm.emulator.units.updates import FAR, is_store, updates
+from cupygemm.emulator.waves.entry import Entry, counter_of
+from cupygemm.emulator.waves.marks import SCC
+from cupygemm.emulator.waves.reports import instruction_at
+from cupygemm.emulator.waves.state import Group, State
+
+_TOO_EARLY = "missing wait states"
+_ALU = ("SOP", "VOP")  # encodings
+_CONTROLS = {"s_waitcnt": "wait", "s_barrier": "barrier", "s_endpgm": "end"}
+_WITHOUT_STEP = tuple(_CONTROLS.values())
+
+
+class CheckedStep:
+    """A step of an instruction that comes too early in checked launches.
+
+    Attributes
+    ----------
+    step : callable
+        The instruction's own step.
+    hazards : list of Hazard
+    """
+
+    __slots__ = ("hazards", "step")
+
+    def __init__(self, step: Callable[[Group], Any], hazards: list[Hazard]) -> None:
+        self.step = step
+        self.hazards = hazards
+
+    def __call__(self, group: Group) -> Any:
+        """Report the hazards, then execute the instruction."""
+        state = group.state
+        if state.checks:
+            for hazard in self.hazards:
+                check = f"wait_states_{hazard.rule}"
+                if state.findings.wants(check, _TOO_EARLY, state.current_pc):
+                    fault = _too_early(hazard, check, state)
+                    state.findings.report(fault, group, state.current_pc)
+        return self.step(group)
+
+
+class LazyStep:
+    """The step of an instruction that C executes, resolved when Python first executes it.
+
+    Resolving it cannot fail. Some special sources have a native form only, so `Program` resolves
+    the steps of instructions with such a source at once, to refuse them.
+
+    Parameters
+    ----------
+    inst : Instruction
+    target : Target
+    """
+
+    __slots__ = ("_inst", "_step", "_target")
+
+    def __init__(self, inst: Instruction, target: Target) -> None:
+        self._inst, self._target = inst, target
+        self._step: Callable[[Group], Any] | None = None
+
+    def __call__(self, group: Group) -> Any:
+        """Execute the instruction."""
+        if self._step is None:
+            self._step = bind(self._inst, self._target)
+        return self._step(group)
+
+
+class Program:
+    """The instructions of a code object for a target, decoded when execution reaches their block.
+
+    Attributes
+    ----------
+    entries : dict of int to Entry
+        By byte offset.
+    native : NativeProgram
+    """
+
+    def __init__(self, image: bytes, target: Target) -> None:
+        self.image = image
+        self.target = target
+        self.entries: dict[int, Entry] = {}
+        self._hazards: dict[int, list[Hazard]] = {}  # by where they are reported
+        self.native = NativeProgram(len(image))
+        self._decoded: dict[int, Instruction] = {}
+        self._straight: deque[Instruction] = deque(maxlen=FAR)  # the latest that follow each other
+        self._straight_to = -1
+        self._slots: set[int] = set()  # vector registers that v_writelane writes
+        self._read: list[Entry] = []  # v_readlane of others
+
+    def entry(self, pc: int) -> Entry:
+        """Return the instruction at a byte offset."""
+        found = self.entries.get(pc)
+        return found if found is not None else self._decode(pc)
+
+    def decode_block(self, pc: int) -> None:
+        """Decode the instructions from a byte offset to the next branch, which execute together.
+
+        Their many small objects stay, so Python does not look for garbage among them meanwhile.
+        """
+        collecting = gc.isenabled()
+        try:
+            gc.disable()
+            self._decode_up_to_branch(pc)
+        finally:
+            if collecting:
+                gc.enable()
+
+    def _decode_up_to_branch(self, pc: int) -> None:
+        entry = self.entry(pc)
+        while entry.control not in ("branch", "end") and entry.next_pc not in self.entries:
+            try:
+                entry = self._decode(entry.next_pc)
+            except (Fault, UnsupportedInstruction):  # for whom reaches it, if any wave does
+                return
+
+    def _decode(self, pc: int) -> Entry:
+        if not 0 <= pc < len(self.image):
+            raise Fault("wild jump", f"the program counter {pc:#x} is outside the code object")
+        inst = self._instruction(pc)
+        for hazard in hazards_behind(pc, inst, self.target, self._instruction_or_none):
+            self._note(hazard)
+        control, form = _control(inst.mnemonic), None
+        step: Callable[[Group], Any] = _nothing
+        if not control and inst.encoding.startswith(_ALU):
+            form = _native_form(inst, self.target.name)
+        if form is not None and not any(op.kind == "special" for op in inst.src):
+            step = LazyStep(inst, self.target)
+        elif control not in _WITHOUT_STEP:
+            step = bind(inst, self.target)
+        scc_reads, scc_writes = reads_scc(inst) << SCC, writes_scc(inst) << SCC
+        entry = Entry(
+            pc=pc,
+            inst=inst,
+            step=step,
+            next_pc=pc + inst.size,
+            control=control,
+            counter=counter_of(inst),
+            vector_uses=inst.vector_reads | inst.vector_writes,
+            scalar_uses=inst.scalar_reads | inst.scalar_writes | scc_reads | scc_writes,
+            is_vector=not inst.encoding.startswith("S") or inst.encoding == "SCRATCH",
+            is_relative=inst.mnemonic.startswith("s_movrel"),
+            scc_reads=scc_reads,
+            scc_writes=scc_writes,
+            looked_at=looked_at(inst),
+        )
+        self._look_for_updates(entry)
+        self.native.add(entry, form)
+        self._look_for_slots(entry)
+        self.entries[pc] = entry
+        if pc in self._hazards:
+            self._check(entry, self._hazards[pc])
+        return entry
+
+    def _look_for_updates(self, entry: Entry) -> None:
+        """Mark a store that adds to what was read at its place."""
+        inst = entry.inst
+        if self._straight_to != entry.pc:
+            self._straight.clear()
+        operation = getattr(entry.step, "operation", None)
+        if operation is not None and is_store(inst):
+            operation.struct.updates = updates(list(self._straight), inst)
+        self._straight.append(inst)
+        self._straight_to = -1 if entry.control in ("branch", "end", "barrier") else entry.next_pc
+
+    def _look_for_slots(self, entry: Entry) -> None:
+        """Let v_readlane read what v_writelane has put into a lane, whether the lane is on or not.
+
+        The compiler keeps scalars in lanes.
+        """
+        inst = entry.inst
+        if inst.mnemonic == "v_writelane_b32":
+            self._slots.add(inst.dst[0].index)
+        elif inst.mnemonic == "v_readlane_b32":
+            self._read.append(entry)
+        else:
+            return
+        for reader in [each for each in self._read if each.inst.src[0].index in self._slots]:
+            reader.looked_at = NEVER
+            NativeProgram.look_never(reader)
+            self._read.remove(reader)
+
+    def _note(self, hazard: Hazard) -> None:
+        """Let the instruction where a hazard is reported do so."""
+        if any(is_marker(self._instruction(pc)) for pc in (hazard.producer, hazard.consumer)):
+            return
+        noted = self._hazards.setdefault(hazard.place, [])
+        noted.append(hazard)
+        entry = self.entries.get(hazard.place)
+        if len(noted) == 1 and entry is not None:
+            self._check(entry, noted)
+
+    @staticmethod
+    def _check(entry: Entry, hazards: list[Hazard]) -> None:
+        entry.step = CheckedStep(entry.step, hazards)
+        NativeProgram.leave_to_python(entry)
+
+    def _instruction(self, pc: int) -> Instruction:
+        found = self._decoded.get(pc)
+        if found is None:
+            found = self._decoded[pc] = decode(self.image, pc, self.target.name)
+        return found
+
+    def _instruction_or_none(self, pc: int) -> Instruction | None:
+        found = self._decoded.get(pc)
+        if found is not None:
+            return found
+        try:
+            return self._instruction(pc) if 0 <= pc < len(self.image) else None
+        except UnsupportedInstruction:  # data, or code that is not executed
+            return None
+
+
+def _nothing(_group: Group) -> None:
+    """Do what an instruction does that the run loop itself executes."""
+
+
+@functools.cache
+def _control(name: str) -> str:
+    """Return what an instruction means for the run loop, see `Entry`."""
+    if name in _CONTROLS:
+        return _CONTROLS[name]
+    if name.startswith(("s_branch", "s_cbranch", "s_setpc", "s_swappc", "s_call")):
+        return "branch"
+    return "mode" if name.startswith(("s_setvskip", "s_setreg")) else ""
+
+
+@functools.lru_cache(maxsize=1 << 15)
+def _native_form(inst: Instruction, target: str) -> NativeAlu | None:
+    """Return the native form of an ALU instruction; kernels have many in common."""
+    return native_alu.bind(inst, TARGETS[target])
+
+
+def _too_early(hazard: Hazard, check: str, state: State) -> Fault:
+    lacking = hazard.needed - hazard.found
+    if hazard.place == hazard.consumer:
+        after, other = "after what it depends on", hazard.producer
+        subject = hazard.what
+    else:
+        after, other, subject = "before an instruction that depends on it", hazard.consumer, "comes"
+    return Fault(
+        _TOO_EARLY,
+        f"{subject} {hazard.found} wait states {after}:\n"
+        f"  {instruction_at(state, other)}\n"
+        f"{hazard.needed} are needed: put s_nop {lacking - 1}, or other instructions, between\n"
+        f"({check}: {RULES[hazard.rule].source})",
+        0,
+        check=check,
+    )

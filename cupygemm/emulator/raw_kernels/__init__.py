@@ -1,0 +1,1 @@
+"""Kernels in source, before they run: arguments that they would misread, idioms of warps."""

@@ -1,0 +1,150 @@
+"""Idioms of CUDA source for warps of 32 threads that are wrong in waves of 64 lanes.
+
+They compile and run. They are looked for in the source that a code object keeps, when a kernel is
+launched with more than 32 threads in a block, since with fewer they are right. Code that counts
+lanes in groups of 32 throughout is right, too: a reduction that begins at 16 is reported only where
+the source has no such groups.
+"""
+
+from __future__ import annotations
+
+import re
+import weakref
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from cupygemm.emulator.code_object.kept_source import program_of
+from cupygemm.emulator.diagnostics import checking
+from cupygemm.emulator.diagnostics.findings import report_call
+from cupygemm.emulator.diagnostics.source_findings import called_by_cupy, is_generated
+from cupygemm.emulator.errors import SourceFault
+
+if TYPE_CHECKING:
+    from cupygemm.emulator.code_object import CodeObject
+
+CHECK = "warp_idioms"
+_WARP = 32
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_ANY_SIZE = re.compile(r"warpSize|AMDGCN|__HIP|USE_ROCM|WAVEFRONT", re.IGNORECASE)
+_GROUPS = re.compile(r"\b(?:31|32|0x1[fF]|0x20)[uU]?\b|(?:>>|<<)\s*5\b|warp_?size", re.IGNORECASE)
+_LANE_OF_32 = re.compile(r"\bthreadIdx\.x\s*(?:&\s*(?:31|0x1[fF])|%\s*32)\b")
+_SHUFFLE = r"\b__shfl(?:_(?:down|up|xor))?(_sync)?\s*\("
+_LOOP = re.compile(
+    r"\bfor\s*\([^;]*?\b(\w+)\s*=\s*16\s*;[^;]*;\s*\1\s*(?:>>=\s*1|/=\s*2|=\s*\1\s*(?:>>\s*1|/\s*2))"
+)
+_BROADCAST = re.compile(r"\b__shfl(_sync)?\s*\(")
+_LANES_BELOW = re.compile(r"\(\s*1[uU]?\s*<<[^;&|]*?\)\s*-\s*1\b")
+_STEP = r"(\w+)\[(\w+)\]\s*(?:\+=|=)[^;]*\b\1\[\2\s*\+\s*(\d+)\][^;]*;\s*"
+_LOCKSTEP = re.compile(rf"{_STEP}\1\[\2\]\s*(?:\+=|=)[^;]*\b\1\[\2\s*\+\s*(\d+)\]")
+_HALF_A_SUM = (
+    "a reduction that begins at 16 combines 32 lanes: begin at warpSize / 2, or pass 32 as the "
+    "width of __shfl"
+)
+_OF_THE_WAVE = (
+    "lanes 32 to 63 read lane {} of the wave, not of their group of 32: pass 32 as the width of "
+    "__shfl"
+)
+_SHORT_MASK = (
+    "a mask of the lanes below one, of 32 bits: write (1ull << lane) - 1, with lane up to 63"
+)
+_TOO_EARLY = (
+    "the compiler may read {} before another lane has added to it: declare it volatile, or put "
+    "__syncthreads() between the steps"
+)
+_seen: weakref.WeakSet[CodeObject] = weakref.WeakSet()
+
+
+def report(code_object: CodeObject, threads: int) -> None:
+    """Report the idioms in a program, at its first launch with more than a warp in a block.
+
+    Parameters
+    ----------
+    code_object : CodeObject
+    threads : int
+        Of a block.
+
+    Raises
+    ------
+    SourceFault
+        The check is an error.
+    """
+    if threads <= _WARP or code_object in _seen:
+        return
+    severity = checking.policy()[CHECK]
+    if severity == "off":
+        return
+    _seen.add(code_object)
+    name, source = program_of(code_object.elf)
+    if is_generated(source) or not (found := list(idioms(source))) or called_by_cupy():
+        return
+    if severity == "error":
+        _seen.discard(code_object)
+    lines = [f"  {name}:{line}: {what}" for line, what in found]
+    head = "HIP source has idioms of warps of 32 threads, and a wave has 64 lanes"
+    report_call(SourceFault("\n".join([head, *lines, f"  check: {CHECK}"]), CHECK), severity)
+
+
+def idioms(source: str) -> Iterator[tuple[int, str]]:
+    """Yield the line of each idiom in a program, and what is wrong with it."""
+    plain = _COMMENT.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), source)
+    if "__shfl" not in plain and "__ballot" not in plain and "__shared__" not in plain:
+        return
+    found = [*_lockstep(plain)]
+    if _ANY_SIZE.search(plain) is None:
+        found += [*_half_sums(plain), *_first_lanes(plain), *_masks(plain)]
+    for start, what in sorted(found):
+        yield plain.count("\n", 0, start) + 1, what
+
+
+def _half_sums(source: str) -> Iterator[tuple[int, str]]:
+    """Find reductions by shuffles that begin at 16, where nothing counts in groups of 32."""
+    if _GROUPS.search(source):
+        return
+    for loop in _LOOP.finditer(source):
+        body = source[loop.end() : loop.end() + 300].partition("}")[0]
+        call = re.search(_SHUFFLE, body)
+        if call and len(_arguments(body[call.end() :])) == (3 if call[1] else 2):
+            yield loop.start(), _HALF_A_SUM
+
+
+def _first_lanes(source: str) -> Iterator[tuple[int, str]]:
+    """Find broadcasts from a lane of a group of 32, which read that of the wave."""
+    if _LANE_OF_32.search(source) is None:
+        return
+    for call in _BROADCAST.finditer(source):
+        arguments = _arguments(source[call.end() :])
+        if len(arguments) == (3 if call[1] else 2) and arguments[-1].isdecimal():
+            yield call.start(), _OF_THE_WAVE.format(arguments[-1])
+
+
+def _masks(source: str) -> Iterator[tuple[int, str]]:
+    """Find masks of the lanes below one, in 32 bits, that meet a mask of 64 lanes."""
+    for mask in _LANES_BELOW.finditer(source):
+        start = max(source.rfind(end, 0, mask.start()) for end in ";{}")
+        end = source.find(";", mask.end())
+        if re.search(r"__(?:popcll|ffsll|clzll)\b|__ballot", source[start:end]):
+            yield mask.start(), _SHORT_MASK
+
+
+def _lockstep(source: str) -> Iterator[tuple[int, str]]:
+    """Find steps of a reduction in LDS with nothing between them."""
+    for steps in _LOCKSTEP.finditer(source):
+        name, first, second = steps[1], int(steps[3]), int(steps[4])
+        is_volatile = re.search(rf"\bvolatile\b[^;(){{}}]*\b{re.escape(name)}\b", source)
+        if first == 2 * second and not is_volatile:
+            yield steps.start(), _TOO_EARLY.format(f"{name}[{steps[2]} + {second}]")
+            return
+
+
+def _arguments(text: str) -> list[str]:
+    """Return the arguments of a call, from behind its parenthesis on."""
+    parts, depth = [""], 0
+    for letter in text:
+        depth += (letter in "([{") - (letter in ")]}")
+        if depth < 0:
+            return [part.strip() for part in parts]
+        if letter == "," and not depth:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    return []

@@ -1,0 +1,1 @@
+"""The waves in flight: their registers, how they start, and how reports describe them."""

@@ -1,0 +1,195 @@
+"""Describe places in reports: instructions, source lines, and the arguments behind addresses."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cupygemm.emulator.code_object.line_table import line_table
+from cupygemm.emulator.errors import UnsupportedInstruction
+from cupygemm.emulator.isa.decode import decode
+from cupygemm.emulator.memory.array_elements import element_at
+
+if TYPE_CHECKING:
+    from cupygemm.emulator.code_object import Argument, Kernel
+    from cupygemm.emulator.memory.extents import Extent
+    from cupygemm.emulator.waves.state import State
+
+_POINTER_BYTES = 8
+_NULL_PAGE = 4096
+_OVERFLOW = """\
+{} elements of {} further, the address is inside what {} points into:
+an index of 32 bits has overflowed. Compute it, from its first product on, in 64 bits (long long)"""
+_ELEMENT_SIZES = (16, 8, 4, 2, 1)
+# Hidden arguments that are null here: the HIP runtime would serve them from the host.
+_HOST_CALLS = {
+    "hidden_hostcall_buffer": "calls of the host (printf, assert)",
+    "hidden_printf_buffer": "printf",
+    "hidden_heap_v1": "malloc and new",
+}
+
+
+def source_line(kernel: Kernel, pc: int) -> tuple[str, int] | None:
+    """Return the file and line of an instruction; None where the code object does not tell."""
+    code_object = getattr(kernel, "code_object", None)  # a test's kernel has none
+    return None if code_object is None else line_table(code_object).find(pc)
+
+
+def call_sites(kernel: Kernel, pc: int) -> tuple[tuple[str, int], ...]:
+    """Return where an instruction's code was inlined, the innermost call first."""
+    code_object = getattr(kernel, "code_object", None)
+    return () if code_object is None else line_table(code_object).call_sites(pc)
+
+
+def quotes(kernel: Kernel, pc: int) -> tuple[str, ...]:
+    """Return the texts of an instruction's source line and of its call sites, "" if not known."""
+    line = source_line(kernel, pc)
+    table = line_table(kernel.code_object) if line else None
+    places = [line] if line else []
+    return tuple(table.quote(place) for place in [*places, *call_sites(kernel, pc)] if table)
+
+
+def source_text(kernel: Kernel, pc: int) -> str:
+    """Return the source line of an instruction and the calls that it was inlined by, as text."""
+    line = source_line(kernel, pc)
+    places = [f"{file}:{number}" for file, number in ([line] if line else [])]
+    places += [f"inlined at {file}:{number}" for file, number in call_sites(kernel, pc)]
+    return ", ".join(places)
+
+
+def quoted_line(state: State, pc: int) -> str:
+    """Return the source line of an instruction with its place, as far as known."""
+    where, told = source_text(state.kernel, pc), quotes(state.kernel, pc)
+    return f"{where}: {told[-1]}" if told and told[-1] else where or f"{pc:#x}"
+
+
+def instruction_at(state: State, pc: int) -> str:
+    """Return the offset, the text and the source line of an instruction, as far as known."""
+    return instruction_of(state.kernel, state.target.name, pc)
+
+
+def instruction_of(kernel: Kernel, target: str, pc: int) -> str:
+    """Return the same for an instruction of any kernel.
+
+    Parameters
+    ----------
+    kernel : Kernel
+    target : str
+        The name of its target.
+    pc : int
+    """
+    if pc < 0:
+        return "(an instruction that is no longer on record)"
+    if not hasattr(kernel, "code_object"):  # a single instruction, outside a kernel
+        return f"{pc:+#x}"
+    _, offset = kernel.code_object.locate(pc)
+    try:
+        text = decode(kernel.code_object.image, pc, target).text
+    except UnsupportedInstruction:
+        text = "(no instruction)"
+    where, told = source_text(kernel, pc), quotes(kernel, pc)
+    if told and told[-1]:
+        where += f": {told[-1]}"
+    return f"{offset:+#x}: {text}" + f"\n  {where}" * bool(where)
+
+
+def argument_near(state: State, address: int) -> str | None:
+    """Describe the argument that an address may come from.
+
+    It points to the allocation that was freed at the address or that lies nearest, or it is null.
+    """
+    if 0 <= address < _NULL_PAGE:
+        return _null_argument(state)
+    overflowed = _overflowed(state, address)
+    if overflowed is not None or not state.memory.owns(address):
+        return overflowed
+    freed, near = state.memory.dangling(address), state.memory.nearest(address)
+    if freed is not None and (argument := _argument_into(state, freed)):
+        return f"{argument[0]} points into what was freed{argument[1]}"
+    if near is not None and (argument := _argument_into(state, near)):
+        element = element_at(address, near, _pointers(state))
+        return f"{argument[0]} points into it{argument[1]}" + f": {element}" * bool(element)
+    return None
+
+
+def host_call_near(state: State, address: int) -> str | None:
+    """Return a hint if an access through a null pointer may be a call to the host."""
+    kinds = {argument.value_kind for argument in state.kernel.arguments}
+    asked = [what for kind, what in _HOST_CALLS.items() if kind in kinds]
+    if address >= _NULL_PAGE or not asked:
+        return None
+    return f"is it a call of the host? {' and '.join(asked)} in a kernel are not emulated"
+
+
+def _overflowed(state: State, address: int) -> str | None:
+    """Say so where 2^32 elements more would lie in what an argument points into.
+
+    Only memory that an index of 32 bits does not reach counts, and no place just before its start.
+    """
+    for position, argument in enumerate(_explicit(state)):
+        for pointer in _words(state, argument):
+            extent = state.memory.nearest(pointer)
+            if extent is None or not extent.start <= pointer < extent.end:
+                continue
+            for size in _ELEMENT_SIZES:
+                reach = size << 32
+                held, before = extent.end - extent.start, extent.start - address
+                times = -(-before // reach)
+                if held <= reach // 2 or before < size << 24 or times > -(-held // reach):
+                    continue
+                if address + times * reach < extent.end:
+                    return _OVERFLOW.format(
+                        f"{times} x " * (times > 1) + "2^32",
+                        f"{size} byte{'s' * (size > 1)}",
+                        _named(position, argument),
+                    )
+    return None
+
+
+def _null_argument(state: State) -> str | None:
+    """List the pointers among the arguments that are null."""
+    null = [
+        f"{_named(position, argument)} is null"
+        for position, argument in enumerate(_explicit(state))
+        if argument.value_kind == "global_buffer"
+        and not any(state.arguments[argument.offset : argument.offset + argument.size])
+    ]
+    return "\n".join(null) or None
+
+
+def _named(position: int, argument: Argument) -> str:
+    name = argument.name.removesuffix(".coerce")  # what clang makes of a HIP pointer
+    return f"argument {position}" + f" ({name})" * bool(name)
+
+
+def _explicit(state: State) -> list[Argument]:
+    arguments = state.kernel.arguments
+    return [argument for argument in arguments if not argument.value_kind.startswith("hidden_")]
+
+
+def _pointers(state: State) -> frozenset[int]:
+    """Return the arguments of a pointer's size."""
+    held = (state.arguments[each.offset : each.offset + each.size] for each in _explicit(state))
+    return frozenset(int.from_bytes(each, "little") for each in held if len(each) == _POINTER_BYTES)
+
+
+def _words(state: State, argument: Argument) -> list[int]:
+    """Return the whole words of 64 bits in an argument."""
+    held = state.arguments[argument.offset : argument.offset + argument.size]
+    whole = held[: len(held) // _POINTER_BYTES * _POINTER_BYTES]
+    return [int(word) for word in np.frombuffer(whole, np.uint64)]
+
+
+def _argument_into(state: State, extent: Extent) -> tuple[str, str] | None:
+    """Return the argument that points into an extent, and the pointer's place in the argument.
+
+    An argument that is passed by value may hold the pointer at any offset.
+    """
+    for position, argument in enumerate(_explicit(state)):
+        words = np.array(_words(state, argument), np.uint64)
+        end = max(extent.end, extent.start + 1)  # an empty one has an address, too
+        for index in np.flatnonzero((words >= extent.start) & (words < end)):
+            by_value = argument.size != _POINTER_BYTES
+            return _named(position, argument), f", at its byte {_POINTER_BYTES * index}" * by_value
+    return None
