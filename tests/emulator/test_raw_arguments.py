@@ -264,6 +264,17 @@ extern "C" __global__ void copy(const float* x, float* y, int first, int count) 
 """
 
 
+def test_kernels_of_cupy_that_binary_modules_launch_are_not_looked_at(
+    emulated_cp: ModuleType,
+) -> None:
+    """CuPy passes its kernel for products of integers a transposed array, from no Python frame."""
+    a = emulated_cp.arange(12, dtype="int32").reshape(3, 4)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        product = a @ a.T
+    np.testing.assert_array_equal(product.get(), a.get() @ a.get().T)
+
+
 def test_accesses_beyond_a_view_inside_its_array_are_a_warning(emulated_cp: ModuleType) -> None:
     cp, kernel = emulated_cp, emulated_cp.RawKernel(COPIES, "copy")
     x, y, none = cp.ones((4, 50), "f4"), cp.zeros((4, 50), "f4"), ("", "")

@@ -169,14 +169,14 @@ FAULTS = [
     ),
     Fault(
         "memory written before the work before has ended",
-        text="wait_for_work_before();\n        begin_on_sm",
+        text="wait_for_work_before();\n    begin_on_sm",
         instead="begin_on_sm",
         said="has not executed griddepcontrol.wait",
     ),
     Fault(
         "registers that nobody gives",
         text="setmaxnreg_dec<producer_registers>();",
-        instead="",
+        instead=";",
         said="deadlock",
         variant=TWO_CONSUMERS,
     ),

@@ -4,7 +4,8 @@ HIP's functions see addresses only, so the arguments are looked at where CuPy st
 compiler makes a `cupy.cuda.function.Module` of a program, which makes functions of its kernels;
 both get subclasses here. CuPy calls the functions of the kernels that it generates in another way
 (``linear_launch``), which is as before. What CuPy's own functions pass to its kernels, no program
-can help: it is not looked at. Modules of files (``RawModule(path=...)``) are not seen.
+can help: it is not looked at. Modules of files (``RawModule(path=...)``) and programs that hipcc
+compiles are not seen.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from cupygemm.emulator.code_object.kept_source import program_of
 from cupygemm.emulator.diagnostics.source_findings import called_by_cupy
 from cupygemm.emulator.raw_kernels import argument_types, argument_views
 from cupygemm.emulator.raw_kernels.argument_types import Given
@@ -21,6 +23,7 @@ from cupygemm.emulator.raw_kernels.argument_views import View
 from cupygemm.emulator.runtime import view_accesses
 
 if TYPE_CHECKING:
+    from cupygemm.emulator.code_object import Kernel
     from cupygemm.emulator.runtime.hip import HipRuntime
 
 _PYTHON = {bool: "?", int: "i8", float: "f8", complex: "c16"}
@@ -46,7 +49,7 @@ def install(cupy: Any, runtime: HipRuntime) -> None:
 
         def __call__(self, grid: Any, block: Any, args: Any, *rest: Any, **options: Any) -> None:
             kernel = runtime.kernel_of(self.ptr)
-            if kernel is None or called_by_cupy():
+            if kernel is None or called_by_cupy() or not self._is_of_user(kernel):
                 super().__call__(grid, block, args, *rest, **options)
                 return
             given = [_given(each, array) for each in args]
@@ -58,6 +61,15 @@ def install(cupy: Any, runtime: HipRuntime) -> None:
                 return
             with view_accesses.watched(kernel, args, array, memory, devices.target.name):
                 super().__call__(grid, block, args, *rest, **options)
+
+        def _is_of_user(self, kernel: Kernel) -> bool:
+            """Tell whether the kernel's code object keeps its program, as none of CuPy's own does.
+
+            Compiled modules of CuPy's launch such kernels, too, and leave no frames.
+            """
+            if not hasattr(self, "_of_user"):
+                self._of_user = program_of(kernel.code_object.elf) != ("", "")
+            return self._of_user
 
     class Module(own.Module):  # type: ignore[misc]
         """A module whose functions are these."""

@@ -37,8 +37,8 @@ struct Shared {
 
 // Copy rows `first` to first + 7 of the group's columns to shared memory; `taken` tells for which
 // elements (row, column) of these 8 x 8 the sums begin with zero.
-template <class Taken> CUPYGEMM_INLINE void take_rows(const Place &at, Elements &mine, u32 first,
-                                                      Block &block, const Taken &taken) {
+template <class Taken>
+CUPYGEMM_INLINE void take_rows(Elements &mine, u32 first, Block &block, const Taken &taken) {
     wave_barrier(); // the rows before have been read
 #pragma unroll
     for (u32 i = 0; i < rows; ++i) {
@@ -71,7 +71,7 @@ CUPYGEMM_INLINE void apply_panel(const Place &at, Elements &mine, Shared &shared
     const u32 first = owner * width;
     const Panel &panel = shared.panels[owner % 2];
     Block &block = shared.taken[at.group];
-    take_rows(at, mine, first, block, [](u32, u32) { return true; });
+    take_rows(mine, first, block, [](u32, u32) { return true; });
 #pragma unroll 1
     for (u32 k = 0; k < minimum(width, n - first); ++k) {
         S factor[rows];
@@ -107,7 +107,7 @@ CUPYGEMM_INLINE void factor(const Place &at, Elements &mine, u32 n, Shared &shar
 // Publish -v of the group's columns, and apply each to those on its right.
 CUPYGEMM_INLINE void invert_columns(const Place &at, Elements &mine, u32 n, Block &block,
                                     Panel &panel) {
-    take_rows(at, mine, at.first, block, [](u32 row, u32 column) { return column > row; });
+    take_rows(mine, at.first, block, [](u32 row, u32 column) { return column > row; });
     const u32 which = at.lane % width; // all quotients with the diagonal are prepared at once
     const Divisor own(at.first + which < n ? block[which][which] : of_real<S>(1));
 #pragma unroll
@@ -132,7 +132,7 @@ CUPYGEMM_INLINE void invert_columns(const Place &at, Elements &mine, u32 n, Bloc
 // Publish -w of the group's columns, and apply each to those on its left.
 CUPYGEMM_INLINE void invert_unit_columns(const Place &at, Elements &mine, Block &block,
                                          Panel &panel) {
-    take_rows(at, mine, at.first, block, [](u32 row, u32 column) { return column < row; });
+    take_rows(mine, at.first, block, [](u32 row, u32 column) { return column < row; });
 #pragma unroll
     for (u32 k = width; k-- > 0;) {
         const u32 j = at.first + k;
@@ -151,7 +151,7 @@ CUPYGEMM_INLINE void invert_unit_columns(const Place &at, Elements &mine, Block 
 
 // Publish v of the group's columns, and apply each to those on its left.
 CUPYGEMM_INLINE void multiply_columns(const Place &at, Elements &mine, Block &block, Panel &panel) {
-    take_rows(at, mine, at.first, block, [](u32 row, u32 column) { return column < row; });
+    take_rows(mine, at.first, block, [](u32 row, u32 column) { return column < row; });
 #pragma unroll
     for (u32 k = 0; k < width; ++k) {
         S factor[rows];
