@@ -88,16 +88,7 @@ CUPYGEMM_INLINE void factor(const Place &at, Elements &mine, u32 n, Shared &shar
         const u32 owner = first / width, steps = minimum(width, n - first);
         Panel &panel = shared.panels[owner % 2];
         Pivot(&found)[width] = *reinterpret_cast<Pivot(*)[width]>(shared.pivots + first);
-        if (at.group == owner) {
-            const i32 failed = factor_columns(at, mine, n, panel, found);
-            if (at.lane == 0 && failed != 0 && shared.failed == 0)
-                shared.failed = failed;
-        }
-        workgroup_barrier(); // the multipliers are in shared memory, and the last ones were used
-        if (at.group != owner)
-#pragma unroll 1
-            for (u32 k = 0; k < steps; ++k)
-                mine.swap(at, found[k], first + k);
+        factor_panel(at, mine, n, owner, steps, panel, found, shared.failed);
         if (at.group > owner)
             update<width>(at, mine, steps, panel, found);
     }

@@ -63,16 +63,7 @@ CUPYGEMM_INLINE void factor(const SmallLuArgs &args, Shared &shared, const Place
         const u32 owner = first / width, steps = minimum(width, n - first);
         Panel &panel = shared.panels[owner % 2];
         Pivot(&found)[width] = shared.pivots[owner % 2];
-        if (at.group == owner) {
-            const i32 failed = factor_columns(at, mine, n, panel, found);
-            if (at.lane == 0 && failed != 0 && shared.failed == 0)
-                shared.failed = failed;
-        }
-        workgroup_barrier(); // the multipliers are in shared memory, and the last ones were used
-        if (at.group != owner)
-#pragma unroll 1
-            for (u32 k = 0; k < steps; ++k)
-                mine.swap(at, found[k], first + k);
+        factor_panel(at, mine, n, owner, steps, panel, found, shared.failed);
         if (!solves && at.group == owner && at.inside && at.lane < steps)
             pivots[first + at.lane] = static_cast<i32>(found[at.lane].position);
         if (has_right_sides && owner == 0)

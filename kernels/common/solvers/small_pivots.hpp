@@ -110,6 +110,23 @@ CUPYGEMM_INLINE i32 factor_columns(const Place &at, Elements &mine, u32 n, Panel
     return failed;
 }
 
+// Let a group factor its columns, of which `steps` are of the matrix, and the others follow its
+// swaps. Then the multipliers are in `panel`, which nothing reads any more before. `failed` is that
+// of the matrix.
+CUPYGEMM_INLINE void factor_panel(const Place &at, Elements &mine, u32 n, u32 owner, u32 steps,
+                                  Panel &panel, Pivot (&pivots)[width], i32 &failed) {
+    if (at.group == owner) {
+        const i32 found = factor_columns(at, mine, n, panel, pivots);
+        if (at.lane == 0 && found != 0 && failed == 0)
+            failed = found;
+    }
+    workgroup_barrier(); // the multipliers are in shared memory, and the last ones were used
+    if (at.group != owner)
+#pragma unroll 1
+        for (u32 k = 0; k < steps; ++k)
+            mine.swap(at, pivots[k], owner * width + k);
+}
+
 // Update `count` columns of a group behind one that has been factored.
 template <u32 count> CUPYGEMM_INLINE void update(const Place &at, Elements &mine, u32 steps,
                                                  const Panel &panel, const Pivot (&pivots)[width]) {
