@@ -167,8 +167,8 @@ def _suits_small_kernel(
     if rounding != ROUNDINGS["tf32x3"] or beta == 0 or not has_tile_kernels(c.dtype):
         return False
     aligned = all(x.data.ptr % 16 == 0 and x.strides[0] % 16 == 0 for x in (a, b))
-    adjacent = all(x.ndim == 2 and x.dtype == c.dtype for x in (a, b, c)) and all(
-        x.strides[-1] == x.itemsize for x in (a, b, c)
+    adjacent = all(
+        x.ndim == 2 and x.dtype == c.dtype and x.strides[-1] == x.itemsize for x in (a, b, c)
     )
     return aligned and adjacent and _LEAST_TERMS <= a.shape[-1] <= _MOST_TERMS
 

@@ -145,7 +145,7 @@ def _launch_system(
     return reported(batches, lambda info: launch(grid, *starts, info, n, columns, batches, 0))
 
 
-def lu(a: Array, dtype: np.dtype[Any], *, reports: bool = True) -> tuple[Array, Array, Info]:
+def lu(a: Array, dtype: np.dtype[Any]) -> tuple[Array, Array, Info]:
     """Return LU factors (..., n, n), their pivots (..., n), and what `reported` returns.
 
     Parameters
@@ -154,8 +154,6 @@ def lu(a: Array, dtype: np.dtype[Any], *, reports: bool = True) -> tuple[Array, 
         (..., n, n), with n as of `is_whole`.
     dtype : numpy.dtype
         The type of the factors.
-    reports : bool
-        Whether to wait for what the kernel reports.
     """
     import cupy
 
@@ -167,10 +165,7 @@ def lu(a: Array, dtype: np.dtype[Any], *, reports: bool = True) -> tuple[Array, 
     def enqueue(info: int) -> None:
         _launch_lu(n, dtype, *places, (pivots.data.ptr, 0, 0, info), (0, batches), 0)
 
-    if reports:
-        return factors, pivots, reported(batches, enqueue)
-    enqueue(0)
-    return factors, pivots, None
+    return factors, pivots, reported(batches, enqueue)
 
 
 def factor_lu(a: Matrices, pivots: Array, info: Array) -> None:

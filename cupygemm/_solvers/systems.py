@@ -19,6 +19,7 @@ from cupygemm._solvers.errors import (
     raise_not_definite,
     raise_singular,
     require_finite,
+    unchecked,
 )
 from cupygemm._solvers.matrices import Matrices, adjoint, augment, augmented_shape, copied, readable
 from cupygemm._solvers.operands import (
@@ -306,7 +307,8 @@ def _sign_and_diagonal(function: str, a: Any) -> tuple[Array, Array, tuple[int, 
         ones = cupy.ones((batches, n), dtype)
         return cupy.ones(batches, real_dtype(dtype)), ones, stack
     if small.is_whole(n, dtype):
-        lu, pivots, _ = small.lu(a.reshape(batches, n, n), dtype, reports=False)
+        with unchecked():  # a singular matrix has a determinant
+            lu, pivots, _ = small.lu(a.reshape(batches, n, n), dtype)
     else:
         found = _lu.factor(copied(a, dtype))
         lu, pivots = found.lu.view, found.pivots
