@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+from cupygemm.emulator.code_object.elf import InvalidCodeObject, unbundle
 from cupygemm.emulator.code_object.loading import (
     Argument,
     CodeObject,
     Descriptor,
-    InvalidCodeObject,
     Kernel,
     load,
     read_resources,
     target_of,
-    unbundle,
 )
 
 __all__ = [

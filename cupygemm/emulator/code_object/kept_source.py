@@ -7,6 +7,7 @@ object, ``.cupygemm.source``, keeps the name and the text.
 from __future__ import annotations
 
 import io
+import re
 import struct
 from pathlib import Path
 
@@ -18,6 +19,7 @@ SECTION = ".cupygemm.source"
 # ELF: of the file's header, from the place of the section headers on; and a section's header.
 _TABLES, _TABLES_AT = struct.Struct("<QIHHHHHH"), 0x28
 _SECTION, _OFFSET, _SIZE, _PROGBITS = struct.Struct("<IIQQQQIIQQ"), 4, 5, 1
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _LONGEST = 100  # characters of a line that are quoted
 _LARGEST = 1 << 22  # bytes of a file that is read for its lines
 
@@ -59,6 +61,11 @@ def program_of(elf: bytes) -> tuple[str, str]:
         return "", ""
     name, _, text = section.data().decode(errors="replace").partition("\0")
     return name, text
+
+
+def without_comments(source: str) -> str:
+    """Return a program with blanks in place of comments, so that all else keeps its place."""
+    return _COMMENT.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), source)
 
 
 class Sources:

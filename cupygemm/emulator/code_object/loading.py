@@ -32,21 +32,10 @@ from cupygemm.emulator.code_object.elf import (
     target_of_elf,
     unbundle,
 )
+from cupygemm.emulator.code_object.kept_source import program_of
 
 if TYPE_CHECKING:
     from cupygemm.emulator.memory.allocations import Memory
-
-__all__ = [
-    "Argument",
-    "CodeObject",
-    "Descriptor",
-    "InvalidCodeObject",
-    "Kernel",
-    "load",
-    "read_resources",
-    "target_of",
-    "unbundle",
-]
 
 _MAX_KERNARG = 1 << 16  # bytes of a kernel's arguments
 
@@ -175,6 +164,11 @@ class CodeObject:
     functions: list[tuple[int, int, str]] = field(default_factory=list)
     elf: bytes = field(default=b"", repr=False)
     printf: Any = field(default=None, repr=False)
+
+    @functools.cached_property
+    def program(self) -> tuple[str, str]:
+        """The name and the text of the program that it keeps; "" of both if it keeps none."""
+        return program_of(self.elf)
 
     def locate(self, pc: int) -> tuple[str, int]:
         """Return the function that holds `pc`, and the offset into it.

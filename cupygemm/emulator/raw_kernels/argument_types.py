@@ -56,7 +56,7 @@ class Given:
 
     @property
     def words(self) -> str:
-        """What it is, for people."""
+        """How a report names it."""
         name = _long(self.dtype)
         if self.value is None:
             return f"an array of {name}"

@@ -17,7 +17,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cupygemm.emulator.code_object.kept_source import program_of
 from cupygemm.emulator.diagnostics import checking
 from cupygemm.emulator.diagnostics.findings import report_call
 from cupygemm.emulator.errors import ArgumentFault
@@ -103,7 +102,7 @@ def _are_strides_known(
     if view.is_fortran:  # its strides are among its extents, which kernels get anyway
         return False
     told = {*view.strides, *view.steps} - {0, 1, -1, view.itemsize, -view.itemsize}
-    text = program_of(kernel.code_object.elf)[1]
+    text = kernel.code_object.program[1]
     return bool(told & numbers) or any(re.search(rf"\b{abs(each)}\b", text) for each in told)
 
 

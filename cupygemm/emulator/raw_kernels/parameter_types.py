@@ -15,7 +15,7 @@ import weakref
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cupygemm.emulator.code_object.kept_source import program_of
+from cupygemm.emulator.code_object.kept_source import without_comments
 
 if TYPE_CHECKING:
     from cupygemm.emulator.code_object import Kernel
@@ -24,7 +24,6 @@ _QUALIFIERS = re.compile(
     r"\b(?:const|volatile|__restrict__|__restrict|restrict|__grid_constant__|struct|register)\b"
     r"|__attribute__\s*\(\(.*?\)\)|\[\[.*?\]\]|\b(?:std|thrust|cupy|hip|cuda)::"
 )
-_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _ALIASES = (
     re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+([\w:<> \t*]+?)[ \t]*$", re.MULTILINE),
     re.compile(r"\busing\s+(\w+)\s*=\s*([\w:<> *]+?)\s*;"),
@@ -79,10 +78,9 @@ def parameters_of(kernel: Kernel) -> tuple[Parameter, ...] | None:
 
 def _declared(kernel: Kernel) -> tuple[list[str] | None, dict[str, str]]:
     """Return the texts of the parameters' types, and the aliases that the source declares."""
-    source = program_of(kernel.code_object.elf)[1]
     if kernel.name.startswith("_Z"):
         return _from_name(kernel.name), {}
-    source = _COMMENT.sub(" ", source)
+    source = without_comments(kernel.code_object.program[1])
     return _from_source(source, kernel.name), _aliases(source)
 
 

@@ -13,10 +13,10 @@ import weakref
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from cupygemm.emulator.code_object.kept_source import program_of
+from cupygemm.emulator.code_object.kept_source import without_comments
 from cupygemm.emulator.diagnostics import checking
 from cupygemm.emulator.diagnostics.findings import report_call
-from cupygemm.emulator.diagnostics.source_findings import called_by_cupy, is_generated
+from cupygemm.emulator.diagnostics.source_findings import called_by_cupy
 from cupygemm.emulator.errors import SourceFault
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 CHECK = "warp_idioms"
 _WARP = 32
-_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _ANY_SIZE = re.compile(r"warpSize|AMDGCN|__HIP|USE_ROCM|WAVEFRONT", re.IGNORECASE)
 _GROUPS = re.compile(r"\b(?:31|32|0x1[fF]|0x20)[uU]?\b|(?:>>|<<)\s*5\b|warp_?size", re.IGNORECASE)
 _LANE_OF_32 = re.compile(r"\bthreadIdx\.x\s*(?:&\s*(?:31|0x1[fF])|%\s*32)\b")
@@ -74,8 +73,8 @@ def report(code_object: CodeObject, threads: int) -> None:
     if severity == "off":
         return
     _seen.add(code_object)
-    name, source = program_of(code_object.elf)
-    if is_generated(source) or not (found := list(idioms(source))) or called_by_cupy():
+    name, source = code_object.program
+    if not (found := list(idioms(source))) or called_by_cupy():
         return
     if severity == "error":
         _seen.discard(code_object)
@@ -86,7 +85,7 @@ def report(code_object: CodeObject, threads: int) -> None:
 
 def idioms(source: str) -> Iterator[tuple[int, str]]:
     """Yield the line of each idiom in a program, and what is wrong with it."""
-    plain = _COMMENT.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), source)
+    plain = without_comments(source)
     if "__shfl" not in plain and "__ballot" not in plain and "__shared__" not in plain:
         return
     found = [*_lockstep(plain)]

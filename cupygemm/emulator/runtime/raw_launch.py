@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cupygemm.emulator.code_object.kept_source import program_of
 from cupygemm.emulator.diagnostics.source_findings import called_by_cupy
 from cupygemm.emulator.raw_kernels import argument_types, argument_views
 from cupygemm.emulator.raw_kernels.argument_types import Given
@@ -23,7 +22,6 @@ from cupygemm.emulator.raw_kernels.argument_views import View
 from cupygemm.emulator.runtime import view_accesses
 
 if TYPE_CHECKING:
-    from cupygemm.emulator.code_object import Kernel
     from cupygemm.emulator.runtime.hip import HipRuntime
 
 _PYTHON = {bool: "?", int: "i8", float: "f8", complex: "c16"}
@@ -49,7 +47,8 @@ def install(cupy: Any, runtime: HipRuntime) -> None:
 
         def __call__(self, grid: Any, block: Any, args: Any, *rest: Any, **options: Any) -> None:
             kernel = runtime.kernel_of(self.ptr)
-            if kernel is None or called_by_cupy() or not self._is_of_user(kernel):
+            # CuPy's own kernels keep no program. Its compiled modules launch them without a frame.
+            if kernel is None or not kernel.code_object.program[0] or called_by_cupy():
                 super().__call__(grid, block, args, *rest, **options)
                 return
             given = [_given(each, array) for each in args]
@@ -61,15 +60,6 @@ def install(cupy: Any, runtime: HipRuntime) -> None:
                 return
             with view_accesses.watched(kernel, args, array, memory, devices.target.name):
                 super().__call__(grid, block, args, *rest, **options)
-
-        def _is_of_user(self, kernel: Kernel) -> bool:
-            """Tell whether the kernel's code object keeps its program, as none of CuPy's own does.
-
-            Compiled modules of CuPy's launch such kernels, too, and leave no frames.
-            """
-            if not hasattr(self, "_of_user"):
-                self._of_user = program_of(kernel.code_object.elf) != ("", "")
-            return self._of_user
 
     class Module(own.Module):  # type: ignore[misc]
         """A module whose functions are these."""
