@@ -61,7 +61,13 @@ class Copy:
 
     def run(self, code: str, target: str) -> subprocess.CompletedProcess[str]:
         """Run Python code that imports the copy, on an emulated target."""
-        environment = os.environ | {"PYTHONPATH": str(self.folder), "CUPYGEMM_EMULATE": target}
+        environment = os.environ | {
+            "PYTHONPATH": str(self.folder),
+            "CUPYGEMM_EMULATE": target,
+            # Python takes bytecode for current where the source's size and time in whole seconds
+            # are the same, as after two changes of one size within a second.
+            "PYTHONDONTWRITEBYTECODE": "1",
+        }
         check = f"import cupygemm; assert cupygemm.__file__.startswith({str(self.folder)!r})\n"
         script = self.folder / "use.py"
         script.write_text(check + code)
