@@ -7,6 +7,7 @@ the model that makes it worse fails here.
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -15,11 +16,11 @@ import numpy as np
 import pytest
 
 from cupygemm.emulator import calibration, code_object, run
-from cupygemm.emulator.calibration import ladder, lds, order, products, statistics, turns
+from cupygemm.emulator.calibration import fit, ladder, lds, order, products, statistics, turns
 from cupygemm.emulator.calibration.figures import Figure
 from cupygemm.emulator.calibration.kernels import build
 from cupygemm.emulator.device import Memory
-from cupygemm.emulator.profiling.timing.power import POWER
+from cupygemm.emulator.profiling.timing.power import ELSEWHERE, FITTED, POWER, Fitted
 from cupygemm.emulator.targets import TARGETS
 
 KERNELS = [("ladder.hip", f"ladder_{name}", 128, 256) for name in (*ladder.PUBLISHED, "shallow")]
@@ -64,7 +65,7 @@ def test_the_ladder_is_near_its_figures(steps: dict[str, Figure]) -> None:
     for name, published in ladder.PUBLISHED.items():
         assert steps[name].published == published
         assert abs(steps[name].error) < 0.15
-        assert 1300 < steps[name].clock_mhz < 2100
+        assert 1300 < steps[name].clock_mhz <= 2100
 
 
 def test_deep_tiles_beat_two_stages_of_shallow_ones(steps: dict[str, Figure]) -> None:
@@ -96,11 +97,80 @@ def test_turns_keep_the_matrix_units_busy(turned: list[Figure]) -> None:
 def test_products_are_near_their_figures(turned: list[Figure]) -> None:
     speeds = [figure for figure in turned if figure.unit == "TFLOP/s"]
     assert len(speeds) == len(products.rows()) > 30
-    assert max(abs(figure.error) for figure in speeds) < 0.19
-    assert statistics.mean_error(speeds) < 0.08
-    assert statistics.error_within_sources(speeds) < 0.04
+    assert max(abs(figure.error) for figure in speeds) < 0.13
+    assert statistics.mean_error(speeds) < 0.026
+    assert statistics.error_within_sources(speeds) < 0.02
     alike, total = statistics.ordered(speeds)
-    assert alike / total > 0.86
+    assert alike / total > 0.91
+    alike, total = statistics.ordered(speeds, within_sources=True)
+    assert alike / total > 0.89
+
+
+@pytest.fixture(scope="module")
+def speeds(turned: list[Figure], steps: dict[str, Figure]) -> list[Figure]:
+    return [figure for figure in (*steps.values(), *turned) if figure.unit == "TFLOP/s"]
+
+
+def test_the_fitted_constants_fit_best(speeds: list[Figure]) -> None:
+    best = fit.fit(speeds)
+    assert fit.mean_error(speeds, FITTED) == pytest.approx(statistics.mean_error(speeds), abs=5e-4)
+    assert fit.mean_error(speeds, FITTED) < fit.mean_error(speeds, best) + 5e-4
+    # From elsewhere, the search comes back.
+    start = Fitted(base=0.3, memory=0.1, elsewhere=1.0)
+    assert fit.mean_error(speeds, fit.fit(speeds, start)) < fit.mean_error(speeds, best) + 2e-3
+
+
+def test_sources_that_were_not_fitted_are_near_too(speeds: list[Figure]) -> None:
+    assert fit.held_out_mean(speeds, fit.source) < 0.03
+    assert fit.held_out_mean(speeds, fit.publisher) < 0.04
+    assert max(fit.held_out(speeds, fit.publisher).values()) < 0.07
+    # One source has no others to fit on.
+    assert fit.held_out(speeds[:1], fit.source) == {}
+
+
+def test_the_figures_of_a_source_do_not_decide_its_held_out_error(speeds: list[Figure]) -> None:
+    """If a source's figures were 10 % higher, a fit on the others could not follow."""
+    other = fit.source(speeds[-1])
+    higher = [
+        replace(figure, published=figure.published * 1.1) if figure.source == other else figure
+        for figure in speeds
+    ]
+    errors, before = (fit.held_out(each, fit.source)[other] for each in (higher, speeds))
+    assert errors > before + 0.02
+
+
+def test_speeds_fall_from_8192_to_16384_as_published(turned: list[Figure]) -> None:
+    found: dict[tuple[str, str], dict[int, Figure]] = {}
+    for figure in turned:
+        extents = figure.name.split("x")
+        if figure.unit == "TFLOP/s" and len(set(extents)) == 1:
+            found.setdefault((figure.group, figure.source), {})[int(extents[0])] = figure
+    pairs = [(each[8192], each[16384]) for each in found.values() if 16384 in each]
+    assert len(pairs) == 10
+    for small, large in pairs:
+        published, modelled = (
+            large.published / small.published - 1,
+            large.modelled / small.modelled - 1,
+        )
+        assert modelled == pytest.approx(published, abs=0.06)
+        if small.group.startswith("hipBLASLt"):
+            assert published < 0
+            assert modelled < 0
+
+
+def test_what_stands_in_for_hipblaslt(turned: list[Figure]) -> None:
+    """It is as busy as AMD says; where narrower tiles fill the CUs better, they are chosen."""
+    for figure in turned:
+        if figure.name == "4096x4864x32896":
+            assert figure.estimate is not None
+            power = figure.estimate.power
+            assert figure.estimate.matrix_share == pytest.approx(power.published_share, abs=0.008)
+            assert figure.estimate.memory == pytest.approx(power.published_memory, rel=0.02)
+    squares = {"board": "MI300X", "dtype": "bf16", "library": "hipBLASLt", "order": "8 by 1"}
+    square = squares | {"m": "4096", "n": "4096", "k": "4096", "source": "HK-old"}
+    wide, narrow = products.products_of(square)
+    assert (len(wide.tiling.order), wide.work) == (256, 1)
+    assert (len(narrow.tiling.order), narrow.work) == (304, 0.875)
 
 
 def test_the_documented_table_is_the_generated_one(
@@ -117,9 +187,16 @@ def test_the_documented_table_is_the_generated_one(
 
 def test_the_clock_of_a_board_is_the_published_one() -> None:
     board = POWER["MI300X", "bf16", "sine"]
-    assert board.clock_mhz(board.published_share) == pytest.approx(1207)
-    assert board.published_share == pytest.approx(0.942, abs=0.001)  # AMD: up to 94 %
+    share, memory = board.published_share, board.published_memory
+    assert share == pytest.approx(0.942, abs=0.001)  # AMD: up to 94 %
+    assert board.clock_mhz(share, memory) == pytest.approx(1207)
     assert board.clock_mhz(0) == 2100
+    assert board.clock_mhz(share, 2 * memory) < 1207 < board.clock_mhz(share / 2, memory)
+    # A kernel that only copies is not slowed down by its bytes, however many.
+    assert board.clock_mhz(0, 8) == 2100
+    assert board.clock_mhz(share, 8) == board.clock_mhz(share, 80)
+    other = ELSEWHERE["MI300X", "bf16", "sine"]
+    assert other.clock_mhz(share, memory) == pytest.approx(1207 * FITTED.elsewhere)
 
 
 def figure(group: str, name: str, source: str, published: float, modelled: float) -> Figure:
@@ -145,6 +222,7 @@ def test_statistics() -> None:
     assert statistics.error_within_sources(figures[:2]) == pytest.approx(0)
     # Of the pairs on MI300X, 100 and 104 are too near; 120 is above both and modelled between.
     assert statistics.ordered(figures) == (4, 5)
+    assert statistics.ordered(figures, within_sources=True) == (2, 2)
     assert statistics.repeated(figures) == pytest.approx([0.04])
     assert any("5 speeds" in line for line in statistics.summary(figures))
 
@@ -171,7 +249,7 @@ def test_table_and_json(steps: dict[str, Figure]) -> None:
     assert row.split()[1] == "245"
     assert row.split()[3].endswith("%")
     assert "gau-nernst/learn-cuda" in text
-    assert "fitted on the ladder" in text
+    assert "fitted on the speeds" in text
     entry = json.loads(json.dumps(calibration.figures_to_dict(steps.values())))["calibration"][0]
     assert (entry["name"], entry["published"], entry["unit"]) == ("tile", 122.21, "TFLOP/s")
     assert entry["error"] == pytest.approx(entry["modelled"] / 122.21 - 1)

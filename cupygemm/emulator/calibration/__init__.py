@@ -3,9 +3,9 @@
     figures of a group ─► Figure (published, source, modelled) ─► table
 
 ``python -m cupygemm profile --calibration`` prints them. Each group of figures is a module with
-its published figures as data and its kernels beside it. One constant of the model is fitted, on the
-ladder: `timing.power.BASE`. All others are from sources or assumed, as `timing.machine` and
-`timing.power` say.
+its published figures as data and its kernels beside it. Three constants of the model are fitted, on
+the speeds: `timing.power.FITTED`, by `fit`. All others are from sources or assumed, as
+`timing.machine` and `timing.power` say.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from cupygemm.emulator.calibration.figures import Figure
 __all__ = ["Figure", "figures", "figures_to_dict", "render", "to_csv"]
 
 _NOTE = (
-    "All figures are modelled, except the published ones, which others measured. One constant of "
-    "the power limit is fitted on the ladder; nothing else is fitted."
+    "All figures are modelled, except the published ones, which others measured. Three constants "
+    "of the power limit are fitted on the speeds; nothing else is fitted."
 )
 
 

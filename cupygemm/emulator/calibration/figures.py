@@ -4,17 +4,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from cupygemm.emulator.calibration.sample import Estimate
+
 MI300X, MI355X = "gfx942", "gfx950"  # targets, by the product that was measured
 
 SH = "nod-ai/amd-shark-ai, docs/empirical-lds"
 LADDER = "gau-nernst/learn-cuda, 02d_matmul_cdna3"
 GT = "ROCm/gfx950-gluon-tutorials"
+GT_OLD = f"{GT}, revision 81a011d"
 HK_PAPER = "HipKittens, arXiv 2511.08083, table 4"
 SOURCES = {
     "GT": GT,
+    "GT-old": GT_OLD,
     "LADDER": LADDER,
     "HK": "HazyResearch/HipKittens, mi325x_bf16_gemm.json",
+    "HK-again": "HazyResearch/HipKittens, mi325x/data_to_log.json",
     "HK-old": "HazyResearch/HipKittens, branch fp6_experimental",
+    "HK-old-again": "HazyResearch/HipKittens, branch fp6_experimental, mi325x/data_to_log.json",
     "MAF": "ROCm blogs, Measuring Max-Achievable FLOPs, Part 2",
     "TAF": "ROCm blogs, Understanding TAF alongside Peak FLOPs and MAF",
 }
@@ -33,8 +39,8 @@ class Figure:
         The figure that others measured.
     source : str
     modelled : float
-    clock_mhz : float
-        Clock at which the figure is modelled; 0 for cycles, which do not depend on it.
+    estimate : Estimate, optional
+        Of a speed: where `modelled` comes from.
     """
 
     group: str
@@ -43,7 +49,12 @@ class Figure:
     published: float
     source: str
     modelled: float
-    clock_mhz: float = 0
+    estimate: Estimate | None = None
+
+    @property
+    def clock_mhz(self) -> float:
+        """Return the clock at which a speed is modelled; 0 for what does not depend on it."""
+        return self.estimate.clock_mhz if self.estimate else 0.0
 
     @property
     def error(self) -> float:

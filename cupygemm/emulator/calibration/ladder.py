@@ -61,7 +61,7 @@ def figures() -> Iterator[Figure]:
             published=published,
             source=LADDER,
             modelled=found[name].tflops,
-            clock_mhz=found[name].clock_mhz,
+            estimate=found[name],
         )
     ratio = step("shallow").tflops / found["wide"].tflops
     yield Figure(

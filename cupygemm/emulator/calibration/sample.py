@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 
 from cupygemm.emulator.profiling.kernel_profile import KernelProfile
 from cupygemm.emulator.profiling.timing.model import model
-from cupygemm.emulator.profiling.timing.power import POWER
-from cupygemm.emulator.profiling.timing.tile_order import Tiling, derive
+from cupygemm.emulator.profiling.timing.power import ELSEWHERE, Fitted, Power
+from cupygemm.emulator.profiling.timing.tile_order import Shares, Tiling, derive
 from cupygemm.emulator.profiling.timing.workload import Workload
 from cupygemm.emulator.targets import TARGETS
 
@@ -27,17 +27,22 @@ class Product:
     ----------
     m, n, k : int
     tiling : Tiling
-    board, dtype, operands : str
-        A key of `POWER`.
+    power : Power
+        The board and the operands.
+    work : float
+        Steps of k of the measured kernel, relative to the emulated one: its matrix instructions and
+        their cycles.
+    slowdown : float
+        Cycles of the measured kernel for the same work, likewise.
     """
 
     m: int
     n: int
     k: int
     tiling: Tiling
-    board: str = "MI300X"
-    dtype: str = "bf16"
-    operands: str = "normal"
+    power: Power = ELSEWHERE["MI300X", "bf16", "normal"]
+    work: float = 1.0
+    slowdown: float = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,12 +56,27 @@ class Estimate:
     tflops : float
     matrix_share : float
         Share of the device's cycles in which matrix units are busy.
+    memory : float
+        Bytes from HBM per cycle of a CU.
+    power : Power
     """
 
     cycles: float
     clock_mhz: float
     tflops: float
     matrix_share: float
+    memory: float
+    power: Power
+
+    def tflops_at(self, fitted: Fitted) -> float:
+        """Return the speed at the clock that other fitted constants give.
+
+        Parameters
+        ----------
+        fitted : Fitted
+        """
+        clock = self.power.clock_mhz(self.matrix_share, self.memory, fitted)
+        return self.tflops * clock / self.clock_mhz
 
 
 def estimate(
@@ -76,31 +96,35 @@ def estimate(
     clock_mhz : float, optional
         By default the clock to which power limits the product.
     """
-    power, clock = POWER[product.board, product.dtype, product.operands], clock_mhz or 0.0
-    clock = clock or float(TARGETS[profiles[0].target].clock_mhz)
-    workgroups, cus = len(product.tiling.order), TARGETS[profiles[0].target].num_cus
-    resident = min(profiles[0].occupancy.workgroups, -(-workgroups // cus))
-    workloads = [_workload(profile, product, resident) for profile in profiles]
-    cycles, share = _extrapolate(workloads, depths, product.k, clock)
-    if clock_mhz is None:
-        for _ in range(3):  # the clock determines the latencies, which slightly change the clock
-            clock = power.clock_mhz(share)
-            cycles, share = _extrapolate(workloads, depths, product.k, clock)
+    target = TARGETS[profiles[0].target]
+    workgroups = len(product.tiling.order)
+    resident = min(profiles[0].occupancy.workgroups, -(-workgroups // target.num_cus))
+    shares = derive(product.tiling, profiles[0].target, resident)
+    workloads = [_workload(profile, shares, workgroups, resident) for profile in profiles]
+    clock = clock_mhz or float(target.clock_mhz)
+    for again in range(1 if clock_mhz else 4):
+        # The clock determines the latencies, which slightly change the clock.
+        cycles, share = _extrapolate(workloads, depths, product.k, clock)
+        cycles, share = cycles * product.work * product.slowdown, share / product.slowdown
+        memory = shares.memory_bytes / (cycles * target.num_cus)
+        if not clock_mhz and again < 3:
+            clock = product.power.clock_mhz(share, memory)
     flop = 2 * product.m * product.n * product.k
     return Estimate(
         cycles=cycles,
         clock_mhz=clock,
         tflops=flop / (cycles / clock) / 1e6,
         matrix_share=share,
+        memory=memory,
+        power=product.power,
     )
 
 
-def _workload(profile: KernelProfile, product: Product, resident: int) -> Workload:
+def _workload(profile: KernelProfile, shares: Shares, workgroups: int, resident: int) -> Workload:
     """Return the workload of the product at the profile's depth, as copies of one workgroup."""
     if profile.timing is None:
         raise RuntimeError(f"{profile.kernel}: no modelled time")
-    one, shares = profile.timing.workload, derive(product.tiling, profile.target, resident)
-    workgroups = len(product.tiling.order)
+    one = profile.timing.workload
     fabric, memory = (
         beyond / shares.l2_bytes for beyond in (shares.fabric_bytes, shares.memory_bytes)
     )

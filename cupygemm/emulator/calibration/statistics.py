@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from itertools import combinations
 from statistics import geometric_mean
 
+from cupygemm.emulator.calibration import fit
 from cupygemm.emulator.calibration.figures import Figure
 
 APART = 0.05  # published figures that differ by less have no order
@@ -36,18 +37,22 @@ def error_within_sources(figures: Iterable[Figure]) -> float:
     return sum(left) / len(left)
 
 
-def ordered(figures: Iterable[Figure]) -> tuple[int, int]:
+def ordered(figures: Iterable[Figure], *, within_sources: bool = False) -> tuple[int, int]:
     """Return how many pairs of published figures rank alike, and how many pairs there are.
 
     Parameters
     ----------
     figures : iterable of Figure
-        A pair has one group's library apart from `APART` or more; boards are not compared.
+        A pair is `APART` or more apart, on boards of one name, in one type.
+    within_sources : bool
+        Whether both have one source, which measured them on one board.
     """
     alike = total = 0
     for a, b in combinations(figures, 2):
         same_board = a.group.partition(", ")[2] == b.group.partition(", ")[2]
         if not same_board or abs(a.published / b.published - 1) < APART:
+            continue
+        if within_sources and a.source != b.source:
             continue
         total += 1
         alike += (a.modelled > b.modelled) == (a.published > b.published)
@@ -72,10 +77,17 @@ def summary(figures: Iterable[Figure]) -> Iterator[str]:
     speeds = [figure for figure in found if figure.unit == "TFLOP/s"]
     if not speeds:
         return
-    alike, total = ordered(speeds)
     yield f"{len(speeds)} speeds: mean error {mean_error(speeds):.1%}, of which"
     yield f"  {error_within_sources(speeds):.1%} remain behind one factor for each source's board."
-    yield f"  Of {total} pairs on one board that differ by 5 % or more, {alike} rank as published."
+    if len({fit.publisher(figure) for figure in speeds if figure.estimate}) > 1:
+        sources, publishers = (
+            fit.held_out_mean(speeds, key) for key in (fit.source, fit.publisher)
+        )
+        yield f"  With constants fitted on all other sources' speeds: {sources:.1%};"
+        yield f"  on all other publishers' speeds: {publishers:.1%}."
+    for name, within in (("boards of one name", False), ("one source's board", True)):
+        alike, total = ordered(speeds, within_sources=within)
+        yield f"  Of {total} pairs on {name} that differ by 5 % or more, {alike} rank as published."
     spread = repeated(speeds)
     if spread:
         yield f"  {len(spread)} products were published twice or more; those figures differ by"

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cupygemm.emulator.profiling.timing.power import POWER, Power
+from cupygemm.emulator.profiling.timing.power import ELSEWHERE, Power
 from cupygemm.emulator.targets import TargetRows
 
 SIMDS = 4
@@ -104,7 +104,7 @@ _CDNA3 = TimingMachine(
     branch_cycles=32,
     barrier_latency=8,
     memory_queue=64,
-    power=POWER["MI300X", "bf16", "normal"],
+    power=ELSEWHERE["MI300X", "bf16", "normal"],
 )
 
 _ROWS = {

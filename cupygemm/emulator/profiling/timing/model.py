@@ -92,10 +92,12 @@ class Timing:
     def sustained_clock_mhz(self) -> float | None:
         """Return the clock to which power may limit such a kernel; None if there is no fit.
 
-        Fitted for bf16 products on MI300X: see `machine.Power`.
+        Fitted for products on boards of MI300X: see `power`.
         """
-        power = MACHINES[self.workload.target].power
-        return None if power is None else power.clock_mhz(self.matrix_share)
+        target = self.workload.target
+        power = MACHINES[target].power
+        memory = self.workload.memory_bytes / (self.cycles * TARGETS[target].num_cus)
+        return None if power is None else power.clock_mhz(self.matrix_share, memory)
 
     def merged(self, other: Timing) -> Timing:
         """Return the sum with another launch; figures that cannot be added are this launch's.

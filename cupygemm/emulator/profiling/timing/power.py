@@ -1,9 +1,12 @@
 """The clock to which a board's power limits a kernel: it falls as the matrix units work more.
 
 Power is proportional to the clock and to the square of the voltage, and the voltage is proportional
-to the clock. So the cube of the clock times (constant work + work of the matrix units) stays the
-same on a board. One published product fixes it: AMD gives the speed and the median clock of its
-fastest products (MAF).
+to the clock. So the cube of the clock times the work per cycle stays the same on a board, where
+
+    work = base + share of busy matrix units * (1 + memory * bytes from HBM per cycle of a CU)
+
+One published product fixes it: AMD gives the speed and the median clock of its fastest products
+(MAF).
 
 MAF
     AMD, "Measuring Max-Achievable FLOPs, Part 2" (ROCm blogs, 2025-02-28): hipBLASLt, operands of
@@ -14,6 +17,9 @@ TAF
     products on MI325X with normally distributed operands, whose bits change more often, in 831.40
     (bf16), 787.25 (fp16) and 1408.06 TFLOP/s (fp8). So the clock falls in that proportion, also on
     MI300X, for which the figures are not published.
+
+Three constants are *fitted*, on the speeds of the calibration (`calibration.fit`, which also says
+how far the model is off the figures of a source on which they were not fitted).
 """
 
 from __future__ import annotations
@@ -21,9 +27,35 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-BASE = 0.19
-"""The constant work, relative to that of busy matrix units. *Fitted*, on the steps of the
-calibration's ladder, and on nothing else."""
+
+@dataclass(frozen=True, kw_only=True)
+class Fitted:
+    """The fitted constants.
+
+    Attributes
+    ----------
+    base : float
+        The constant work, relative to that of busy matrix units.
+    memory : float
+        The work of a byte from HBM per cycle of each CU, relative to that of the matrix units that
+        it feeds. It is more than the energy of HBM: it stands for whatever makes products slower
+        that take much from there. Kernels that keep no matrix unit busy have none.
+    elsewhere : float
+        The clock of a board that others measured, relative to AMD's own in MAF and TAF.
+    """
+
+    base: float
+    memory: float
+    elsewhere: float
+
+
+FITTED = Fitted(base=0.12, memory=0.485, elsewhere=0.936)
+
+_MAF_MEMORY = 0.87
+"""Bytes from HBM per cycle of a CU in the products of MAF: modelled, by `tile_order`."""
+
+_MOST_MEMORY = 1.4
+"""The most bytes from HBM per cycle of a CU among the products of the fit; more count as these."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,18 +66,39 @@ class Power:
     ----------
     boost_mhz : float
         No kernel gets a higher clock.
-    published_mhz, published_share : float
-        A clock under sustained load, and the share of the cycles in which matrix units were busy.
+    published_mhz, published_share, published_memory : float
+        A clock under sustained load, the share of the cycles in which matrix units were busy, and
+        the bytes from HBM per cycle of a CU.
+    by_amd : bool
+        Whether the board is AMD's own.
     """
 
     boost_mhz: float
     published_mhz: float
     published_share: float
+    published_memory: float = _MAF_MEMORY
+    by_amd: bool = True
 
-    def clock_mhz(self, matrix_share: float) -> float:
-        """Return the clock at which the matrix units can be busy for a share of the cycles."""
-        work = (BASE + self.published_share) / (BASE + matrix_share)
-        return min(self.boost_mhz, self.published_mhz * math.cbrt(work))
+    def clock_mhz(self, matrix_share: float, memory: float = 0.0, fitted: Fitted = FITTED) -> float:
+        """Return the clock at which the matrix units can be busy for a share of the cycles.
+
+        Parameters
+        ----------
+        matrix_share : float
+        memory : float
+            Bytes from HBM per cycle of a CU.
+        fitted : Fitted
+        """
+        clock = self.published_mhz * (1 if self.by_amd else fitted.elsewhere)
+        ratio = _work(self.published_share, self.published_memory, fitted) / max(
+            _work(matrix_share, memory, fitted), 1e-9
+        )
+        return min(self.boost_mhz, clock * math.cbrt(ratio))
+
+
+def _work(matrix_share: float, memory: float, fitted: Fitted) -> float:
+    """Return the work per cycle; 1 is that of busy matrix units."""
+    return fitted.base + matrix_share * (1 + fitted.memory * min(memory, _MOST_MEMORY))
 
 
 def _cdna3(tflops: float, clock_mhz: float, flop_per_clock: int = 2048) -> Power:
@@ -68,4 +121,8 @@ POWER = {(board, dtype, "sine"): power for (board, dtype), power in _SINE.items(
     (board, dtype, "normal"): replace(power, published_mhz=power.published_mhz * _NORMAL[dtype])
     for (board, dtype), power in _SINE.items()
 }
-"""By board, type of the operands, and distribution of their values, ``"sine"`` or ``"normal"``."""
+"""AMD's boards by name, type of the operands, and distribution of their values, ``"sine"`` or
+``"normal"``."""
+
+ELSEWHERE = {key: replace(power, by_amd=False) for key, power in POWER.items()}
+"""The same for boards that others measured."""
