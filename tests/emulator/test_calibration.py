@@ -124,6 +124,8 @@ def test_sources_that_were_not_fitted_are_near_too(speeds: list[Figure]) -> None
     assert fit.held_out_mean(speeds, fit.source) < 0.03
     assert fit.held_out_mean(speeds, fit.publisher) < 0.04
     assert max(fit.held_out(speeds, fit.publisher).values()) < 0.07
+    # No figure of 16384 is needed to tell how slow those are.
+    assert fit.held_out(speeds, fit.product)["16384x16384x16384"] < 0.035
     # One source has no others to fit on.
     assert fit.held_out(speeds[:1], fit.source) == {}
 

@@ -2,6 +2,7 @@
 
     speeds ─► constants with the least mean error ─► `timing.power.FITTED`
     speeds of all sources but one ─► constants ─► errors of that source's speeds
+                                                  (or publisher's, or product's)
 
 A model with as many constants as figures would fit anything. The errors of sources on which the
 constants were not fitted tell whether it says anything about the next board and the next product.
@@ -70,15 +71,20 @@ def publisher(figure: Figure) -> str:
     return figure.source.partition(",")[0]
 
 
+def product(figure: Figure) -> str:
+    """Return the extents of a figure's product, or the name of a step of the ladder."""
+    return figure.name
+
+
 def held_out(figures: Iterable[Figure], key: Callable[[Figure], str]) -> dict[str, float]:
-    """Return the mean error of each source's speeds, with constants fitted on all others'.
+    """Return the mean error of each source's speeds, with constants fitted on the others'.
 
     Parameters
     ----------
     figures : iterable of Figure
         Figures without an estimate are ignored.
     key : callable
-        `source` or `publisher`.
+        `source`, `publisher` or `product`: what is left out together.
 
     Returns
     -------
