@@ -10,12 +10,12 @@ same cycles.
 Which kernel hipBLASLt chose is not published with the figures. The kernel of eight waves stands in,
 with what is published of the library:
 
-- It has kernels with tiles of 256 x 224 x 64 as well (xytpai/flydsl-examples shows one, chosen for
-  8192 x 8192 x 8192 on gfx942). The faster tile is taken. A smaller tile has less work at each
-  step and takes as many cycles less.
-- Eight columns of tiles at a time are walked row by row, and workgroups are not remapped to XCDs:
-  ``WorkGroupMapping`` 8 and ``WorkGroupMappingXCC`` 1, the defaults of TensileLite
-  (ROCm/hipBLASLt, tensilelite/Tensile/Common/GlobalParameters.py).
+- It has kernels with tiles of 256 x 224 x 64 as well (a revision of the README of
+  xytpai/flydsl-examples shows one, chosen for 8192 x 8192 x 8192 in fp16). The faster tile is
+  taken. A smaller tile has less work at each step and takes as many cycles less.
+- Eight rows of tiles at a time are walked column by column, and workgroups are not remapped to
+  XCDs: ``WorkGroupMapping`` 8 and ``WorkGroupMappingXCC`` 1, the defaults of TensileLite
+  (ROCm/hipBLASLt, tensilelite/Tensile/Common/GlobalParameters.py). Rows here are columns there.
 - Its fastest products keep the matrix units busy for 94.2 % of the cycles (`power`, MAF).
 """
 
