@@ -51,7 +51,7 @@ def test_systems(cp, draw, dtype, columns):
 
 
 @pytest.mark.parametrize("n", [N, 48])  # rows of 48 are read 16 bytes at a time
-@pytest.mark.parametrize("dtype", swept("F"))
+@pytest.mark.parametrize("dtype", swept("FD"))  # complex128 is factored by other code
 def test_cholesky_reads_one_triangle(cp, draw, dtype, n):
     a = definite(draw, (2, n, n), dtype)
     lower = np.where(np.tri(n, dtype=bool), a, np.nan)
@@ -70,9 +70,13 @@ def test_the_first_failure_of_a_stack_is_named(cp, draw):
     x = cp.asarray(a)
     with pytest.raises(np.linalg.LinAlgError, match=r"number 1 of the stack.*pivot 7 is zero"):
         linalg.solve(x, x[..., :1])
-    definite = np.stack([np.eye(N), np.eye(N)])
-    definite[1, 20, 20] = -1
-    with pytest.raises(np.linalg.LinAlgError, match=r"number 1 .*minor of order 21 is not"):
+
+
+@pytest.mark.parametrize(("dtype", "row"), [("d", 20), ("D", 35)])
+def test_the_first_minor_that_is_not_positive_is_named(cp, dtype, row):
+    definite = np.stack([np.eye(N, dtype=dtype), np.eye(N, dtype=dtype)])
+    definite[1, row:, row:] *= -1
+    with pytest.raises(np.linalg.LinAlgError, match=rf"number 1 .*order {row + 1} is not"):
         linalg.cholesky(cp.asarray(definite))
 
 
