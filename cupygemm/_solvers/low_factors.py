@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from cupygemm._backends.device import current_device
 from cupygemm._request.arrays import Array
 from cupygemm._solvers import blocks, butterflies, cholesky, lu, windowed_lu
 from cupygemm._solvers.matrices import Matrices, copied, empty
@@ -118,13 +117,12 @@ class LowWindowedLU(Low):
         def work(both: Matrices) -> windowed_lu.WindowedFactors:
             return windowed_lu.factor(both, rounding)
 
-        if adds_in_place(np.dtype("f"), rounding):
-            key = ("windowed_lu", current_device(), a.shape, a.dtype, rounding, blocks.LIMITS)
-            self.factors = repeatable(key, prepare, fill, work, lambda x: x, self._memory)
-        else:  # cuBLAS is faster, and its calls are not recorded
-            both = prepare()
-            fill(both)
-            self.factors = work(both)
+        key = ("windowed_lu", a.shape, a.dtype, rounding)
+        # Where cuBLAS is faster, its calls are not recorded.
+        pays = adds_in_place(np.dtype("f"), rounding)
+        self.factors = repeatable(
+            key, prepare, fill, work, lambda x: x, pays=pays, kept=self._memory
+        )
         self.info = self.factors.info
 
     def precondition(self, v: Array) -> Array:

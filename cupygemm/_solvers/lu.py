@@ -24,7 +24,6 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from cupygemm._backends.device import current_device
 from cupygemm._request.arrays import Array
 from cupygemm._solvers import blocks, small
 from cupygemm._solvers.ahead import beside
@@ -35,11 +34,10 @@ from cupygemm._solvers.matrices import Matrices, empty
 from cupygemm._solvers.products import (
     Rounding,
     adds_in_place,
-    as_if_recorded,
     subtract_product,
     usual,
 )
-from cupygemm._solvers.recorded import repeatable
+from cupygemm._solvers.recorded import is_host_bound, repeatable
 from cupygemm._solvers.substitution import substitute
 from cupygemm._solvers.swaps import Moves, move, trace
 
@@ -161,21 +159,10 @@ def repeated(
     use : callable
         Makes what is returned of the result, in memory of its own.
     """
-    limits = blocks.LIMITS
-
-    def prepare() -> Matrices:
-        return empty(*shape, dtype)
-
-    batches, rows, columns = shape
-    is_long = batches == 1 and rows >= limits.recorded
-    multiplies = adds_in_place(dtype, usual(dtype)) if is_long else False
-    if multiplies and rows * columns <= limits.most_recorded_of_lu:
-        case = ("lu", key, current_device(), shape, dtype, limits)
-        with as_if_recorded():
-            return repeatable(case, prepare, fill, work, use)
-    system = prepare()
-    fill(system)
-    return use(work(system))
+    is_small = is_host_bound(shape, blocks.LIMITS.most_recorded_of_lu)
+    pays = is_small and adds_in_place(dtype, usual(dtype))
+    prepare = functools.partial(empty, *shape, dtype)
+    return repeatable(("lu", key, shape, dtype), prepare, fill, work, use, pays=pays)
 
 
 def _panels(a: Matrices, k: int, outer: int) -> list[range]:

@@ -21,7 +21,6 @@ from typing import Any
 
 import numpy as np
 
-from cupygemm._backends.device import current_device
 from cupygemm._products.matmul import matmul
 from cupygemm._request.arrays import Array
 from cupygemm._solvers import blocks
@@ -36,9 +35,8 @@ from cupygemm._solvers.blocks import (
 from cupygemm._solvers.columns_of_q import ColumnsOfQ
 from cupygemm._solvers.kernels import REFLECTOR, load
 from cupygemm._solvers.matrices import Matrices, adjoint, empty
-from cupygemm._solvers.products import as_if_recorded
 from cupygemm._solvers.qr_blocks import factor_blocks
-from cupygemm._solvers.recorded import repeatable
+from cupygemm._solvers.recorded import is_host_bound, repeatable
 from cupygemm._solvers.reflectors import Reflector, multiplies_in_place
 from cupygemm._solvers.teams import Workspace
 
@@ -95,23 +93,13 @@ def repeated(
         ``use((factors, q), copies=...)``, where q is None without columns. With `copies`, their
         memory is used again when it returns.
     """
-    limits = blocks.LIMITS
 
     def work(a: Matrices) -> tuple[QrFactors, Matrices | None]:
         return factor_with_q(a, columns) if columns else (factor(a), None)
 
-    def prepare() -> Matrices:
-        return empty(*shape, dtype)
-
-    batches, m, n = shape
-    is_long = min(m, n) >= limits.recorded and batches == 1
-    if is_long and m * n <= limits.most_recorded and multiplies_in_place(dtype):
-        key = ("qr", current_device(), shape, dtype, columns, limits)
-        with as_if_recorded():
-            return repeatable(key, prepare, fill, work, functools.partial(use, copies=True))
-    a = prepare()
-    fill(a)
-    return use(work(a), copies=False)
+    pays = is_host_bound(shape, blocks.LIMITS.most_recorded) and multiplies_in_place(dtype)
+    key, prepare = ("qr", shape, dtype, columns), functools.partial(empty, *shape, dtype)
+    return repeatable(key, prepare, fill, work, functools.partial(use, copies=pays), pays=pays)
 
 
 def _factor(a: Matrices, q: ColumnsOfQ | None) -> QrFactors:

@@ -20,7 +20,10 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
+from cupygemm._backends.device import current_device
+from cupygemm._solvers import blocks
 from cupygemm._solvers.errors import is_capturing
+from cupygemm._solvers.products import as_if_recorded
 
 Input = TypeVar("Input")
 Result = TypeVar("Result")
@@ -136,20 +139,38 @@ class _OfThread(threading.local):
 _of_thread = _OfThread()
 
 
+def is_host_bound(shape: tuple[int, int, int], most: int) -> bool:
+    """Tell whether the host takes longer to launch a factorisation than the device to compute it.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        Matrices, rows and columns.
+    most : int
+        The most elements, from `blocks.LIMITS`.
+    """
+    batches, rows, columns = shape
+    is_long = min(rows, columns) >= blocks.LIMITS.recorded
+    return batches == 1 and is_long and rows * columns <= most
+
+
 def repeatable(
-    key: Hashable,
+    key: tuple[Hashable, ...],
     prepare: Callable[[], Input],
     fill: Callable[[Input], object],
     work: Callable[[Input], Result],
     use: Callable[[Result], Any],
+    *,
+    pays: bool,
     kept: list[Any] | None = None,
 ) -> Any:
     """Return ``use(work(given))`` of a prepared and filled input.
 
     Parameters
     ----------
-    key : hashable
-        Of all that decides what `work` launches but addresses. The device belongs to it.
+    key : tuple of hashable
+        All that decides what `work` launches, apart from addresses, the current device and
+        `blocks.LIMITS`.
     prepare : callable
         Allocates the input.
     fill : callable
@@ -159,15 +180,44 @@ def repeatable(
         calls.
     use : callable
         Makes what is returned of the result, in memory of its own.
+    pays : bool
+        Whether `work` launches only what a graph can hold, and a graph takes less time. Otherwise
+        nothing is recorded.
     kept : list, optional
         Gets what holds the memory of the result, which then need not be copied by `use`.
     """
+    if not pays:
+        return _at_once(prepare, fill, work, use)
+    with as_if_recorded():
+        if is_capturing():
+            return _at_once(prepare, fill, work, use)
+        on_device = (*key, current_device(), blocks.LIMITS)
+        return _repeated(on_device, prepare, fill, work, use, kept)
+
+
+def _at_once(
+    prepare: Callable[[], Input],
+    fill: Callable[[Input], object],
+    work: Callable[[Input], Result],
+    use: Callable[[Result], Any],
+) -> Any:
+    """Do as `repeatable`, without a graph."""
+    given = prepare()
+    fill(given)
+    return use(work(given))
+
+
+def _repeated(
+    key: Hashable,
+    prepare: Callable[[], Input],
+    fill: Callable[[Input], object],
+    work: Callable[[Input], Result],
+    use: Callable[[Result], Any],
+    kept: list[Any] | None,
+) -> Any:
+    """Do as `repeatable`: the first call finds out the memory, and later ones launch a graph."""
     from cupy.cuda import get_allocator, using_allocator
 
-    if is_capturing():
-        given = prepare()
-        fill(given)
-        return use(work(given))
     cases, allocate = _of_thread.cases, get_allocator()
     case = cases.get(key)
     if case is None:
@@ -187,9 +237,7 @@ def repeatable(
         found = case.graphs.get(block.ptr) or _record(case, block, prepare, work)
     if found is None:
         del block
-        given = prepare()
-        fill(given)
-        return use(work(given))
+        return _at_once(prepare, fill, work, use)
     fill(found.given)
     found.graph.launch()
     if kept is not None:
