@@ -282,9 +282,19 @@ class Memory:
 
     def contains(self, address: int, size: int) -> bool:
         """Tell whether ``[address, address + size)`` is inside one valid extent."""
+        found = self._range_before(address)
+        return found is not None and address + size <= found[1]
+
+    def range_of(self, address: int) -> tuple[int, int] | None:
+        """Return the start and end of the valid extent that holds `address`; None without one."""
+        found = self._range_before(address)
+        return found if found is not None and address < found[1] else None
+
+    def _range_before(self, address: int) -> tuple[int, int] | None:
+        """Return the last valid extent that starts at `address` or before it."""
         starts, ends = self.ranges()
         position = int(np.searchsorted(starts, np.uint64(address), side="right")) - 1
-        return position >= 0 and address + size <= int(ends[position])
+        return (int(starts[position]), int(ends[position])) if position >= 0 else None
 
     def owns(self, address: int) -> bool:
         """Tell whether `address` is in the device's address space, allocated or not."""

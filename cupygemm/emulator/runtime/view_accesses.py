@@ -98,21 +98,21 @@ def _parts(arguments: Sequence[Any], array: Any, memory: Memory) -> list[list[_P
     if all(value.base is None for value in arguments if isinstance(value, array)):
         return []  # whole allocations
     found: dict[tuple[int, int], list[_Part]] = {}
-    unknown: set[tuple[int, int]] = set()
+    unknown: set[tuple[int, int] | None] = set()
     for position, value in enumerate(arguments):
         if isinstance(value, array):
             if value.size:
                 start, end = _reach(value)
-                extent = _extent(memory, start)
-                found.setdefault(extent, []).append(
-                    _Part(position, value.shape, start, end, extent)
-                )
+                extent = memory.range_of(start)
+                if extent is not None:
+                    part = _Part(position, value.shape, start, end, extent)
+                    found.setdefault(extent, []).append(part)
         elif isinstance(value, int | np.integer):
             if int(value) >= _LEAST_ADDRESS:
-                unknown.add(_extent(memory, int(value)))
+                unknown.add(memory.range_of(int(value)))
         elif value is not None and not isinstance(value, float | complex | np.number | np.bool_):
             return []  # a structure may have any pointers
-    return [parts for extent, parts in found.items() if extent not in unknown | {(0, 0)}]
+    return [parts for extent, parts in found.items() if extent not in unknown]
 
 
 def _text(
@@ -144,15 +144,6 @@ def _reach(array: Any) -> tuple[int, int]:
         start + sum(min(each, 0) for each in reach),
         start + sum(max(each, 0) for each in reach) + array.itemsize,
     )
-
-
-def _extent(memory: Memory, address: int) -> tuple[int, int]:
-    """Return the allocation that an address is in; (0, 0) if there is none."""
-    starts, ends = memory.ranges()
-    position = int(np.searchsorted(starts, np.uint64(address), side="right")) - 1
-    if position < 0 or address >= int(ends[position]):
-        return 0, 0
-    return int(starts[position]), int(ends[position])
 
 
 def _gaps(parts: list[_Part]) -> Iterator[tuple[int, int]]:
