@@ -1,4 +1,4 @@
-"""Kernels that are no products and have a ``Config``: their names, their texts, their launches.
+"""Kernels with a ``Config``, other than products: their names, their texts, their launches.
 
 Each is compiled for one element type and one ``Config``, by the backend of the device
 (`Backend.kernel`).

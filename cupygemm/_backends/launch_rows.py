@@ -23,7 +23,7 @@ _WORD = 8
 
 
 def region(number: int) -> int:
-    """Return what stands for the start of a region, from 1 on, in the arguments of launches."""
+    """Return the placeholder of the start of a region, from 1 on, in the arguments of launches."""
     return number << _REGION_BITS
 
 

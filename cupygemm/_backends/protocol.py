@@ -230,7 +230,7 @@ class Backend(Protocol):
 
     @property
     def config_type(self) -> Callable[..., Any] | None:
-        """Return what makes a configuration of its fields."""
+        """Return the function that makes a configuration from its fields."""
 
     @property
     def max_cluster(self) -> int:
@@ -299,7 +299,7 @@ class Backend(Protocol):
         """
 
     def groups(self, requests: Mapping[int, Request]) -> Sequence[Group]:
-        """Return the groups of requests that a common launch computes sooner. Optional.
+        """Return the groups of requests that take less time in a common launch. Optional.
 
         Parameters
         ----------
@@ -308,7 +308,7 @@ class Backend(Protocol):
         """
 
     def triangle(self, request: Request) -> Runner | None:
-        """Return what computes one triangle of ``x @ x.T`` and mirrors it, if sooner. Optional."""
+        """Return what computes one triangle of ``x @ x.T`` and mirrors it, if faster. Optional."""
 
     def block_scaled(self, request: Request, scaling: BlockScaling) -> Runner | None:
         """Return the runner that multiplies operands with scales along k in one launch.
@@ -330,7 +330,7 @@ class Backend(Protocol):
         """Return this backend for products that leave compute units to other work. Optional."""
 
     def kernel(self, text: str, entry: str, shared_bytes: int = 0) -> Any:
-        """Compile a translation unit that is no product, and load it on the current device.
+        """Compile a translation unit other than a product, and load it on the current device.
 
         Parameters
         ----------

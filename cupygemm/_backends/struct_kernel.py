@@ -1,4 +1,4 @@
-"""Kernels that are no products, with one struct as their argument.
+"""Kernels other than products, with one struct as their argument.
 
 CuPy's own launch inspects each argument. The driver's takes the address of a list of parameters,
 which may have been made long before (launch_rows.py).

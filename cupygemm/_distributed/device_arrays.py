@@ -113,7 +113,21 @@ tensordot = einsum = _refuse_others
 
 @dataclass(frozen=True, kw_only=True)
 class Chunk:
-    """A chunk of a distributed array: its place in the array, its contents, and when they are."""
+    """A chunk of a distributed array.
+
+    Attributes
+    ----------
+    device : int
+        The device that holds it.
+    number : int
+        Its place among the device's chunks.
+    region : Region
+        Its place in the array.
+    array : cupy.ndarray
+        Its contents.
+    ready : cupy.cuda.Event
+        The contents are complete when this event has been reached.
+    """
 
     device: int
     number: int

@@ -238,4 +238,4 @@ def _captured(stream: Any) -> Any:
 
 
 def _nothing() -> None:
-    """Separate no graphs, where nothing is recorded."""
+    """Do nothing: without a recording, there are no graphs to separate."""

@@ -19,7 +19,7 @@ from cupygemm._request.arrays import ARRAY_TYPES
 
 _WORDS = frozenset({bool, str, type(None)})
 _REAL_NUMBERS = frozenset({int, float, np.float32, np.float64})
-_SPECIAL = (0, 1)  # numbers that change what there is to compute
+_SPECIAL = (0, 1)  # numbers with which less is computed
 
 
 def array_key(array: Any) -> Key:
@@ -77,7 +77,7 @@ def product_key(x1: Any, x2: Any, out: Any, dtype: DTypeLike | None, casting: st
 
 
 def options_key(options: Mapping[str, Any]) -> Key | None:
-    """Return what a plan depends on of the keywords of a call; None if one is not a plain value.
+    """Return what a plan depends on in the keywords of a call; None if one is no plain value.
 
     Numbers are passed to the kernel by value, so it matters only whether they are 0, 1 or complex.
     """

@@ -254,7 +254,7 @@ def explain_request(request: Request, device: Device) -> Explanation:
 
 
 def _precision_notes(request: Request, device: Device) -> tuple[str, ...]:
-    """Return what there is to tell of a precision that has no effect."""
+    """Return the notes on a precision that has no effect."""
     asked = request.precision
     if (
         request.moduli
@@ -301,7 +301,7 @@ def _extent(operand: Operand | None) -> Reach:
 
 
 def _epilogue_reads(request: Request) -> tuple[ReadArray | None, ...]:
-    """Return what writing ``out`` could change of the arrays that an epilogue reads."""
+    """Return the arrays that an epilogue reads, as far as writing ``out`` could change them."""
     out, epilogue = request.out, request.epilogue
     if out is None or epilogue is None:
         return ()

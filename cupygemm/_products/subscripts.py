@@ -114,7 +114,9 @@ def parse(written: str | tuple[Term, ...], ndims: tuple[int, ...]) -> Subscripts
             "'...' to its subscripts"
         )
     if result.count(ELLIPSIS) > 1:
-        raise ValueError("einsum: the result has more than one '...'")
+        raise ValueError(
+            f"einsum: the result has '...' {result.count(ELLIPSIS)} times; it may have it once"
+        )
     output: list[Label] = []
     for label in result:
         output += broadcast if label == ELLIPSIS else (label,)

@@ -66,7 +66,7 @@ class Streams:
         self._idle.append(event)  # a wait is for what was recorded before it
 
     def enqueue(self, work: Callable[[], object], *, leads: bool = False) -> None:
-        """Enqueue work on the side stream, behind what the current stream holds.
+        """Enqueue work on the side stream, after the work in the current stream.
 
         If it leads, it starts before what the current stream is given later. A cluster may not find
         compute units next to each other once a product has begun, even if that leaves enough.
@@ -78,7 +78,7 @@ class Streams:
             work()
 
     def mark(self) -> Any:
-        """Return an event behind what the side stream holds, which is to be joined once."""
+        """Return an event after the work in the side stream, which is to be joined once."""
         return self._behind(self.side)
 
     def join(self, mark: Any) -> None:
@@ -92,14 +92,14 @@ class Streams:
             self.join(self.mark())
 
     def _behind(self, stream: int) -> Any:
-        """Return an event behind what a stream holds."""
+        """Return an event after the work in a stream."""
         event = self._idle.pop() if self._idle else _event()
         self._record(event.ptr, stream)
         return event
 
 
 class OneStream:
-    """In the place of `Streams`, with the current stream for everything."""
+    """A stand-in for `Streams` that uses the current stream for everything."""
 
     def __init__(self) -> None:
         from cupy.cuda import get_current_stream

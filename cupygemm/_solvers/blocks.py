@@ -19,7 +19,7 @@ from cupygemm._solvers.matrices import Layout, Matrices
 
 @dataclass(frozen=True)
 class Limits:
-    """What block sizes are chosen within.
+    """The limits within which block sizes are chosen.
 
     Attributes
     ----------

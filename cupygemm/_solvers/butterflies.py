@@ -118,7 +118,7 @@ for (int q = 0; q < 4; ++q)
 
 
 def transform(a: Array, rows: Array, columns: Array, out: Matrices) -> None:
-    """Store U^T A V of a scaled matrix, which a one on the diagonal continues to a larger one.
+    """Store U^T A V of a scaled matrix, padded with zeros, and with ones on the diagonal.
 
     Parameters
     ----------
@@ -150,7 +150,7 @@ def transform(a: Array, rows: Array, columns: Array, out: Matrices) -> None:
 
 
 def left(v: Array, scale: Array, out: Array) -> None:
-    """Store U^T times scaled vectors, which zeros continue to longer ones.
+    """Store U^T times scaled vectors, padded with zeros.
 
     Parameters
     ----------
@@ -190,7 +190,7 @@ def right(y: Array, scale: Array, out: Array) -> None:
 
 
 def left_in_order(v: Array, order: Array, out: Array) -> None:
-    """Store the elements of U^T times a vector, which zeros continue, in another order.
+    """Store the elements of U^T times a vector, padded with zeros, in another order.
 
     Parameters
     ----------

@@ -92,8 +92,7 @@ def fetch(info: Array, finite: Array | None = None) -> np.ndarray[Any, Any]:
         values = info.get()
     else:
         values = cupy.concatenate((finite, info)).get()
-        if values[0] != 0:
-            raise ValueError("array must not contain infs or NaNs; check_finite=False allows them")
+        raise_not_finite(values[0])
         values = values[1:]
     return values if _checked.get() else np.zeros_like(values)
 
@@ -102,6 +101,12 @@ def require_finite(finite: Array | None) -> None:
     """Raise ValueError if a flag from `finite_flag` says so; this waits for the device."""
     if finite is not None:
         fetch(finite[:0], finite)
+
+
+def raise_not_finite(flag: float) -> None:
+    """Raise ValueError if a flag from `finite_flag`, on the host, is not zero."""
+    if flag != 0:
+        raise ValueError("array must not contain infs or NaNs; check_finite=False allows them")
 
 
 def raise_singular(function: str, info: np.ndarray[Any, Any] | None) -> None:

@@ -74,7 +74,7 @@ class Low:
 
 
 def _equilibrated(a: Array) -> tuple[Array, Array]:
-    """Return what rows and columns are multiplied by, for largest elements near one."""
+    """Return factors of rows and of columns that bring their largest elements near one."""
     rows = inverse_powers_of_two(largest_parts(a, 2))
     return rows, inverse_powers_of_two(largest_parts(a, 1, rows[:, :, None]))
 

@@ -148,7 +148,7 @@ def copied(a: Array, dtype: np.dtype[Any]) -> Matrices:
 
 
 def readable(a: Array, dtype: np.dtype[Any]) -> Matrices:
-    """Return a stack of matrices, (..., m, n), that nobody writes to, as a type.
+    """Return a stack of matrices, (..., m, n), as a type, to be read only.
 
     They are copied only if their memory is not laid out as that of copies.
     """

@@ -110,7 +110,10 @@ def check_numbers(b: Array, no_row: Array | None = None, *, check_finite: bool) 
     if check_finite:
         flag = finite_flag(b)
         if fetch(flag[:0] if no_row is None else no_row, flag).any():
-            raise ValueError("lu_solve: piv has a pivot that is no row of the matrix")
+            raise ValueError(
+                "lu_solve: piv has a pivot that is no row of the matrix; pass piv as lu_factor "
+                "returns it, with numbers from 0"
+            )
 
 
 def solution(x: Matrices, shape: tuple[int, ...], *, vector: bool) -> Array:

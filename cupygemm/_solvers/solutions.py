@@ -8,6 +8,7 @@ import numpy as np
 
 from cupygemm._products.matmul import matmul
 from cupygemm._request.arrays import Array
+from cupygemm._solvers.errors import raise_not_finite
 from cupygemm._solvers.gmres import correction
 from cupygemm._solvers.low_factors import Low, LowWindowedLU
 from cupygemm._solvers.one_vector import OneVector
@@ -66,7 +67,7 @@ class _OfStacks:
         values = cupy.concatenate([each.astype("float64") for each in (self._errors, *flags)]).get()
         count = self._errors.size
         if self._finite is not None:
-            check_finite(values[-1])
+            raise_not_finite(values[-1])
         return values[:count], bool(values[count : 2 * count].any())
 
     def columns(self) -> Array:
@@ -91,23 +92,11 @@ class _OfOneVector:
     def fetch(self) -> tuple[np.ndarray[Any, Any], bool]:
         error, (info, *finite) = self._vector.fetch()
         if finite:
-            check_finite(finite[0])
+            raise_not_finite(finite[0])
         return np.array([error]), info != 0
 
     def columns(self) -> Array:
         return self._vector.x[None, :, None]
-
-
-def check_finite(flag: float) -> None:
-    """Raise ValueError if an operand had a NaN or an infinity.
-
-    Parameters
-    ----------
-    flag : float
-        From `finite_flag`, on the host.
-    """
-    if flag != 0:
-        raise ValueError("array must not contain infs or NaNs; check_finite=False allows them")
 
 
 class System:

@@ -224,7 +224,7 @@ def permute(x: Matrices, pivots: Array, *, inverse: bool) -> None:
 
 
 def permutation(pivots: Array, *, inverse: bool = False) -> Array:
-    """Return the rows that end at each place, (batches, n), int64: P A is A[permutation]."""
+    """Return the row that ends up at each place, (batches, n), int64: P A is A[permutation]."""
     import cupy
 
     batches, n = pivots.shape

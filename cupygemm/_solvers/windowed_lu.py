@@ -120,7 +120,7 @@ def _second(size: int) -> int:
 
 
 def factor(both: Matrices, rounding: Rounding) -> WindowedFactors:
-    """Factor a matrix, which is lost.
+    """Factor a matrix, which is overwritten.
 
     Parameters
     ----------

@@ -283,6 +283,7 @@ def test_refusals_of_calls(cp):
         (("ij",), ValueError, "no arrays"),
         ((a,), ValueError, "needs a list of labels"),
         ((a, a), TypeError, "the labels are a ndarray"),
+        ((a, [..., 0], [..., ..., 0]), ValueError, r"the result has '\.\.\.' 2 times"),
         (
             ("ij,jk", a, np.ones((3, 4))),
             TypeError,

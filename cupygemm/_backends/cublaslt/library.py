@@ -78,7 +78,7 @@ def handle(device: int) -> ctypes.c_void_p:
 
 
 def _destroy_with(owner: Any, destroy: Callable[..., Any], pointer: ctypes.c_void_p) -> None:
-    """Destroy what a pointer leads to when its owner goes, unless the interpreter ends first.
+    """Destroy the object at a pointer with its owner, unless the interpreter ends first.
 
     At the interpreter's end modules are taken apart, and the process frees the memory anyway.
     """

@@ -1,4 +1,4 @@
-"""A small network that corrects the cost model, by what kernels of its kind really took.
+"""A small network that corrects the cost model; it is trained on measured times of kernels.
 
 The cost model knows what binds a kernel, but not how the pieces meet: how well a ring of few stages
 hides the latency of a cluster, for example. The network has one hidden layer. It takes properties

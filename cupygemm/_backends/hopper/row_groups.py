@@ -89,7 +89,9 @@ def choose_row_groups(layout: Layout, groups: RowGroups, arch: HopperArch) -> Ho
         config = _unscaled(groups, problem, asked, arch)
     else:
         if not {asked.a_dtype, asked.b_dtype} <= set(FLOAT8):
-            raise ValueError("scales along k are for 8-bit floats")
+            raise ValueError(
+                f"scales along k are for 8-bit floats, not for {asked.a_dtype} and {asked.b_dtype}"
+            )
         how, configs = scaled_configs(groups.scaling)
         rows = max(1, min(groups.expected, asked.m))
         able = [each for each in configs if _takes(each, problem, arch)]

@@ -41,7 +41,7 @@ KernelsByType = dict[tuple[np.dtype[Any], int], Kernels]
 
 
 def create(others: Sequence[Backend]) -> Backend:
-    """Return the backend of a device, given its others."""
+    """Return the backend of a device, given the other backends of the device."""
     return ModularBackend(others)
 
 

@@ -230,7 +230,7 @@ class Program:
 
 
 def _nothing(_group: Group) -> None:
-    """Do what an instruction does that the run loop itself executes."""
+    """Do nothing: the run loop itself executes the instruction."""
 
 
 @functools.cache

@@ -29,7 +29,7 @@ _LARGEST = 1 << 63
 
 
 def install(cupy: Any, runtime: HipRuntime) -> None:
-    """Let launches of user kernels of `cupy` look at their arguments, and behind them.
+    """Let launches of user kernels of `cupy` check their arguments, and accesses beyond them.
 
     Parameters
     ----------

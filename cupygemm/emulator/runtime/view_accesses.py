@@ -57,7 +57,7 @@ class _Part:
 def watched(
     kernel: Kernel, arguments: Sequence[Any], array: Any, memory: Memory, target: str
 ) -> Iterator[None]:
-    """Report accesses beside views, by the launch inside a ``with`` statement, behind it.
+    """Report accesses beside views by the launch inside a ``with`` statement, at its end.
 
     Parameters
     ----------
