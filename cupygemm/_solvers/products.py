@@ -60,7 +60,7 @@ _calls_libraries: contextvars.ContextVar[bool] = contextvars.ContextVar(
     "calls_libraries", default=True
 )
 _FACTORS = Factors(alpha=-1.0, beta=1.0, scale=1.0, scales_sums=True)
-_OPPOSITE = EpilogueArguments(_FACTORS._replace(beta=0.0), None, None, (None,) * 5)
+_NEGATED = EpilogueArguments(_FACTORS._replace(beta=0.0), None, None, (None,) * 5)
 EXACT = Rounding()
 _LEAST_TERMS, _MOST_TERMS = 16, 512
 """With fewer along k, tf32 terms are less exact than float32; with more, sums of the kernel are."""
@@ -111,10 +111,10 @@ def subtract_product(a: Array, b: Array, c: Array, rounding: Rounding = EXACT) -
         c -= matmul(a, b, dtype=c.dtype, precision=rounding.precision)
 
 
-def store_opposite(a: Array, b: Array, c: Array, rounding: Rounding = EXACT) -> None:
-    """Store ``-(a @ b)`` in `c`, by what `subtract_product` uses. They share no element."""
+def store_negated_product(a: Array, b: Array, c: Array, rounding: Rounding = EXACT) -> None:
+    """Store ``-(a @ b)`` in `c`, by the kernels of `subtract_product`. They share no element."""
     if adds_in_place(c.dtype, rounding):
-        _multiply_by_kernel(a, b, c, rounding, _OPPOSITE)
+        _multiply_by_kernel(a, b, c, rounding, _NEGATED)
     elif _calls_blas(c):
         c.fill(0)
         subtract_product(a, b, c, rounding)

@@ -24,7 +24,7 @@ from cupygemm._solvers.products import (
     ROUNDINGS,
     Rounding,
     adds_in_place,
-    store_opposite,
+    store_negated_product,
     subtract_product,
 )
 
@@ -85,8 +85,8 @@ class Reflector:
         # Minus V^H C, and T times its opposite: such products leave compute units to a panel.
         sums, factors = (_empty_block(c, n, len(columns)) for _ in range(2))
         rounding = _rounding(c, n, len(columns)) if is_scaled else EXACT
-        store_opposite(adjoint(v), block, sums, rounding)
-        store_opposite(adjoint(t) if inverse else t, sums, factors, rounding)
+        store_negated_product(adjoint(v), block, sums, rounding)
+        store_negated_product(adjoint(t) if inverse else t, sums, factors, rounding)
         subtract_product(v, factors, block, rounding)
 
     def apply_to_identity(self, c: Matrices, columns: range) -> None:
@@ -99,7 +99,7 @@ class Reflector:
         rounding = _rounding(c, len(own), len(columns))
         rows = slice(columns.start - own.start, columns.stop - own.start)
         minus = -self.v.block(rows, slice(0, len(own)))
-        store_opposite(self.t_of(own, own), adjoint(minus), factors, rounding)
+        store_negated_product(self.t_of(own, own), adjoint(minus), factors, rounding)
         block = c.block(slice(own.start, c.m), slice(columns.start, columns.stop))
         subtract_product(self.v_of(own), factors, block, rounding)
 
@@ -107,8 +107,8 @@ class Reflector:
         """Compute the block of T that joins the reflections of adjacent columns."""
         sums, factors = (_empty_block(self.v, len(left), len(right)) for _ in range(2))
         below = self.v_of(left, right.start)
-        store_opposite(adjoint(below), self.v_of(right), sums)
-        store_opposite(sums, self.t_of(right, right), factors)
+        store_negated_product(adjoint(below), self.v_of(right), sums)
+        store_negated_product(sums, self.t_of(right, right), factors)
         subtract_product(self.t_of(left, left), factors, self.t_of(left, right))
 
     def v_of(self, part: range, first: int | None = None) -> Array:
