@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from cupygemm._request.arrays import Array
 from cupygemm._solvers import blocks, tiles
 from cupygemm._solvers.kernels import TRIANGULAR_SOLVE, TRIANGULAR_VECTOR, load
@@ -49,26 +51,66 @@ def substitute(
     transposed, conjugate : bool
         What op does.
     """
-    if n == 0 or columns == 0:
-        return
+    if n and columns:
+        _solve(_System(t, at, n, b, target, columns, lower, unit, transposed, conjugate))
+
+
+class _System(NamedTuple):
+    """A triangular system; the fields are the parameters of `substitute`."""
+
+    t: Matrices
+    at: Position
+    n: int
+    b: Matrices
+    target: Position
+    columns: int
+    lower: bool
+    unit: bool
+    transposed: bool
+    conjugate: bool
+
+    @property
+    def forward(self) -> bool:
+        """Return whether the first rows are solved for first."""
+        return self.lower != self.transposed
+
+    @property
+    def conjugates(self) -> bool:
+        """Return whether T's elements are replaced by other ones, their conjugates."""
+        return self.conjugate and self.t.dtype.kind == "c"
+
+    def part(self, first: int, n: int) -> _System:
+        """Return the system of a block on the diagonal: of `n` rows, from row `first` of T on."""
+        at = (self.at[0] + first, self.at[1] + first)
+        return self._replace(at=at, n=n, target=(self.target[0] + first, self.target[1]))
+
+    def places(self) -> tuple[int, ...]:
+        """Return the addresses and strides with which the problem is one of a lower triangle.
+
+        Returns
+        -------
+        tuple of int
+            The addresses of T and B. The elements between rows of T, its columns and its matrices;
+            the same of B.
+        """
+        t, b, at, target = self.t, self.b, self.at, self.target
+        row, column = (1, t.pitch) if self.transposed else (t.pitch, 1)
+        b_row = b.pitch
+        if not self.forward:  # from the last row up
+            at = (at[0] + self.n - 1, at[1] + self.n - 1)
+            target = (target[0] + self.n - 1, target[1])
+            row, column, b_row = -row, -column, -b_row
+        stride = t.stride if t.batches > 1 else 0
+        return t.address(*at), b.address(*target), row, column, stride, b_row, 1, b.stride
+
+
+def _solve(system: _System) -> None:
+    n, b, columns = system.n, system.b, system.columns
+    leaf = blocks.LIMITS.substituted
     if columns <= _FEW_COLUMNS:
-        _substitute_few(
-            t,
-            at,
-            n,
-            b,
-            target,
-            columns,
-            forward=lower != transposed,
-            unit=unit,
-            transposed=transposed,
-            conjugate=conjugate,
-        )
-        return
-    if tiles.solves_tiles(n, b, columns):
-        t_place, b_place, *strides = _strides(
-            t, at, b, target, n, forward=lower != transposed, transposed=transposed
-        )
+        _solve_few(system)
+    elif tiles.solves_tiles(n, b, columns):
+        t_place, b_place, *strides = system.places()
         row, column, stride, b_row, b_column, b_stride = strides
         tiles.solve(
             b.dtype,
@@ -77,67 +119,31 @@ def substitute(
             b_place,
             (b_row, b_column, b_stride),
             (n, columns, b.batches),
-            unit=unit,
+            unit=system.unit,
         )
-        return
-    leaf = blocks.LIMITS.substituted
-    if n <= leaf:
-        _launch(
-            t,
-            at,
-            n,
-            b,
-            target,
-            columns,
-            forward=lower != transposed,
-            unit=unit,
-            transposed=transposed,
-            conjugate=conjugate,
-        )
-        return
-    half = leaf * (blocks.power_of_two(-(-n // leaf)) // 2)
-    first = (at, half, target)
-    second = ((at[0] + half, at[1] + half), n - half, (target[0] + half, target[1]))
-    forward = lower != transposed
-    for part, (corner, size, place) in enumerate((first, second) if forward else (second, first)):
-        substitute(
-            t,
-            corner,
-            size,
-            b,
-            place,
-            columns,
-            lower=lower,
-            unit=unit,
-            transposed=transposed,
-            conjugate=conjugate,
-        )
-        if part == 0:
-            _subtract(t, at, half, n, b, target, columns, lower, transposed, conjugate)
+    elif n <= leaf:
+        _launch(system)
+    else:
+        half = leaf * (blocks.power_of_two(-(-n // leaf)) // 2)
+        first, second = system.part(0, half), system.part(half, n - half)
+        if not system.forward:
+            first, second = second, first
+        _solve(first)
+        _subtract(system, half)
+        _solve(second)
 
 
-def _substitute_few(
-    t: Matrices,
-    at: Position,
-    n: int,
-    b: Matrices,
-    target: Position,
-    columns: int,
-    *,
-    forward: bool,
-    unit: bool,
-    transposed: bool,
-    conjugate: bool,
-) -> None:
+def _solve_few(system: _System) -> None:
     """Solve for few right-hand sides, in one launch for each four of them."""
     import cupy
 
+    n, b, columns = system.n, system.b, system.columns
     block = 64 if b.dtype.itemsize <= 8 and n > 32 else 32
     leaf = min(block, blocks.LIMITS.vector)
     num_blocks = -(-n // leaf)
     _, units = blocks.current_limits()
     groups = min(num_blocks, max(units // b.batches, 1))
-    strides = _strides(t, at, b, target, n, forward=forward, transposed=transposed)
+    t_place, b_place, *strides = system.places()
     for first in range(0, columns, _COLUMNS_OF_LAUNCH):
         count = min(columns - first, _COLUMNS_OF_LAUNCH)
         flags = cupy.zeros(b.batches * num_blocks, "uint32") if groups > 1 else None
@@ -147,15 +153,15 @@ def _substitute_few(
             _VECTOR_THREADS if num_blocks > 1 else block,
             block=block,
             columns=1 if count == 1 else _COLUMNS_OF_LAUNCH,
-            rows_adjacent=transposed,
-            unit=unit,
-            conjugate=conjugate and t.dtype.kind == "c",
+            rows_adjacent=system.transposed,
+            unit=system.unit,
+            conjugate=system.conjugates,
         )
         launch(
             (groups, b.batches),
-            strides[0],
-            strides[1] + first * b.dtype.itemsize,
-            *strides[2:],
+            t_place,
+            b_place + first * b.dtype.itemsize,
+            *strides,
             0 if flags is None else flags.data.ptr,
             n,
             count,
@@ -164,82 +170,34 @@ def _substitute_few(
         )
 
 
-def _subtract(
-    t: Matrices,
-    at: Position,
-    half: int,
-    n: int,
-    b: Matrices,
-    target: Position,
-    columns: int,
-    lower: bool,
-    transposed: bool,
-    conjugate: bool,
-) -> None:
-    """Subtract what the half that is solved contributes to the other half."""
-    high, low = slice(at[0], at[0] + half), slice(at[0] + half, at[0] + n)
-    left, right = slice(at[1], at[1] + half), slice(at[1] + half, at[1] + n)
-    off: Array = t.block(low, left) if lower else t.block(high, right)
-    if transposed:
-        off = off.swapaxes(-1, -2)
-    if conjugate and off.dtype.kind == "c":
-        off = off.conj()
-    across = slice(target[1], target[1] + columns)
-    top = b.block(slice(target[0], target[0] + half), across)
-    bottom = b.block(slice(target[0] + half, target[0] + n), across)
-    rounding = usual(b.dtype)
-    if lower != transposed:
-        subtract_product(off, top, bottom, rounding)
-    else:
-        subtract_product(off, bottom, top, rounding)
-
-
-def _launch(
-    t: Matrices,
-    at: Position,
-    n: int,
-    b: Matrices,
-    target: Position,
-    columns: int,
-    *,
-    forward: bool,
-    unit: bool,
-    transposed: bool,
-    conjugate: bool,
-) -> None:
+def _launch(system: _System) -> None:
+    """Solve a system of few rows in one launch."""
+    b, columns = system.b, system.columns
     launch = load(
         TRIANGULAR_SOLVE,
         b.dtype,
         _THREADS,
         block=16 if b.dtype.kind == "c" else 32,
-        rows_adjacent=transposed,
-        unit=unit,
-        conjugate=conjugate and t.dtype.kind == "c",
+        rows_adjacent=system.transposed,
+        unit=system.unit,
+        conjugate=system.conjugates,
     )
-    launch(
-        (-(-columns // _THREADS), b.batches),
-        *_strides(t, at, b, target, n, forward=forward, transposed=transposed),
-        n,
-        columns,
-    )
+    grid = (-(-columns // _THREADS), b.batches)
+    launch(grid, *system.places(), system.n, columns)
 
 
-def _strides(
-    t: Matrices,
-    at: Position,
-    b: Matrices,
-    target: Position,
-    n: int,
-    *,
-    forward: bool,
-    transposed: bool,
-) -> tuple[int, ...]:
-    """Return the addresses and strides with which the problem is one of a lower triangle."""
-    row, column = (1, t.pitch) if transposed else (t.pitch, 1)
-    b_row = b.pitch
-    if not forward:  # from the last row up
-        at = (at[0] + n - 1, at[1] + n - 1)
-        target = (target[0] + n - 1, target[1])
-        row, column, b_row = -row, -column, -b_row
-    stride = t.stride if t.batches > 1 else 0
-    return t.address(*at), b.address(*target), row, column, stride, b_row, 1, b.stride
+def _subtract(system: _System, half: int) -> None:
+    """Subtract what the half that is solved, on either side of row `half`, contributes."""
+    t, b, at, target = system.t, system.b, system.at, system.target
+    high, low = slice(at[0], at[0] + half), slice(at[0] + half, at[0] + system.n)
+    left, right = slice(at[1], at[1] + half), slice(at[1] + half, at[1] + system.n)
+    off: Array = t.block(low, left) if system.lower else t.block(high, right)
+    if system.transposed:
+        off = off.swapaxes(-1, -2)
+    if system.conjugates:
+        off = off.conj()
+    across = slice(target[1], target[1] + system.columns)
+    top = b.block(slice(target[0], target[0] + half), across)
+    bottom = b.block(slice(target[0] + half, target[0] + system.n), across)
+    solved, other = (top, bottom) if system.forward else (bottom, top)
+    subtract_product(off, solved, other, usual(b.dtype))
