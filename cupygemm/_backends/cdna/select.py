@@ -14,6 +14,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from cupygemm._backends.cdna import epilogue_cost
 from cupygemm._backends.cdna.arch import Arch
@@ -153,43 +154,14 @@ def estimate(
     tiles = tiles_m * tiles_n * problem.num_batches
     steps = config.num_steps(problem)
     resident = resident_workgroups(config, arch, itemsize)
-
     step = _step_cycles(config, arch, problem.a_dtype)
     binding, throughput = max(step.items(), key=lambda item: item[1])
     mainloop = mainloop_of(config)
-    start = constants.start_cycles[config.mainloop]
     idle = mainloop.idle_cycles(config)
     load = constants.load_ns * arch.clock_mhz / 1000
     alone = max(step["MFMA"] + idle, load / mainloop.tiles_ahead(config))
-    elements = config.tile_m * config.tile_n
-    finished = _finished_bytes(problem, config.tile_m, config.tile_n)
-    store = finished / _L1_BYTES_PER_CLOCK + epilogue_cost.cycles(problem, elements)
-    part_store = elements * sum_bytes(problem) / _L1_BYTES_PER_CLOCK
-
-    def batch_cycles(workgroups: int, depth: float, store: float) -> float:
-        """Return the cycles of workgroups that share a CU from start to end, `depth` steps deep."""
-        if not workgroups:
-            return 0.0
-        # The matrix units idle while all of the workgroups do, each at times of its own.
-        busy = 1 - (idle / (step["MFMA"] + idle)) ** workgroups
-        each = max(throughput, step["MFMA"] / busy)
-        each_step = max(workgroups * each, alone)
-        return start + depth * each_step + workgroups * store
-
-    if config.stream_k:
-        rounds, shared = divmod(tiles, config.stream_k)
-        compute = rounds * batch_cycles(resident, steps, store)
-        # A workgroup may have the end of one tile and the beginning of another.
-        depth = shared * steps / config.stream_k
-        compute += batch_cycles(resident, depth, 2 * part_store) + start
-        most = resident
-    else:
-        depth = steps / config.split_k
-        units = tiles * config.split_k
-        most = -(-units // arch.num_cus)  # units of the busiest CU
-        full, rest = divmod(most, resident)
-        stored = store if config.split_k == 1 else part_store
-        compute = full * batch_cycles(resident, depth, stored) + batch_cycles(rest, depth, stored)
+    cu = _Cu(constants.start_cycles[config.mainloop], step["MFMA"], idle, throughput, alone)
+    compute, most = _compute_cycles(cu, config, problem, arch, tiles, resident)
     l2, memory = _traffic_cycles(config, problem, arch, tiles, constants)
 
     if min(most, resident) * throughput < 0.9 * alone:
@@ -210,6 +182,62 @@ def estimate(
         resident=resident,
         efficiency=problem.m * problem.n * problem.k / padded,
     )
+
+
+class _Cu(NamedTuple):
+    """The cycles of workgroups on a CU.
+
+    Attributes
+    ----------
+    start : float
+        From the start of a workgroup to its first step.
+    mfma, idle : float
+        In which the matrix units work in a step of one workgroup, and in which they are idle.
+    throughput : float
+        Of a step, if the resource that limits it is always busy.
+    alone : float
+        Of a step, if no other workgroup is on the CU.
+    """
+
+    start: float
+    mfma: float
+    idle: float
+    throughput: float
+    alone: float
+
+    def batch_cycles(self, workgroups: int, depth: float, store: float) -> float:
+        """Return the cycles of workgroups that share a CU from start to end, `depth` steps deep."""
+        if not workgroups:
+            return 0.0
+        # The matrix units idle while all of the workgroups do, each at times of its own.
+        busy = 1 - (self.idle / (self.mfma + self.idle)) ** workgroups
+        each = max(self.throughput, self.mfma / busy)
+        each_step = max(workgroups * each, self.alone)
+        return self.start + depth * each_step + workgroups * store
+
+
+def _compute_cycles(
+    cu: _Cu, config: GemmConfig, problem: GemmProblem, arch: Arch, tiles: int, resident: int
+) -> tuple[float, int]:
+    """Return the cycles of the busiest CU, memory aside, and how many workgroups it has in all."""
+    steps = config.num_steps(problem)
+    elements = config.tile_m * config.tile_n
+    finished = _finished_bytes(problem, config.tile_m, config.tile_n)
+    store = finished / _L1_BYTES_PER_CLOCK + epilogue_cost.cycles(problem, elements)
+    part_store = elements * sum_bytes(problem) / _L1_BYTES_PER_CLOCK
+    if config.stream_k:
+        rounds, shared = divmod(tiles, config.stream_k)
+        compute = rounds * cu.batch_cycles(resident, steps, store)
+        # A workgroup may have the end of one tile and the beginning of another.
+        depth = shared * steps / config.stream_k
+        compute += cu.batch_cycles(resident, depth, 2 * part_store) + cu.start
+        return compute, resident
+    depth = steps / config.split_k
+    most = -(-tiles * config.split_k // arch.num_cus)
+    full, rest = divmod(most, resident)
+    stored = store if config.split_k == 1 else part_store
+    compute = full * cu.batch_cycles(resident, depth, stored)
+    return compute + cu.batch_cycles(rest, depth, stored), most
 
 
 def _sharing_cycles(
