@@ -64,7 +64,10 @@ def code_object_of(path: Path, target: str | None, options: str | None) -> Any:
     with tempfile.TemporaryDirectory(prefix="cupygemm-profile-") as built_in:
         built = Path(built_in, path.with_suffix(".hsaco").name)
         built.write_bytes(compiled.code)
-        yield built
+        try:
+            yield built
+        except ValueError as err:  # name the file that the user knows
+            raise ValueError(str(err).replace(str(built), str(path))) from err
 
 
 def profile_script(

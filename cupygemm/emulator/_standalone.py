@@ -93,8 +93,11 @@ def launch(
     found = choose_kernel(device.load(data).kernels, kernel)
     explicit = found.explicit_arguments
     if len(explicit) != len(arguments):
-        wanted = ", ".join(f"{arg.value_kind} of {arg.size} bytes" for arg in explicit) or "none"
-        raise ValueError(f"{found.name} takes {wanted}, but {len(arguments)} arguments are given")
+        count = f"{len(explicit)} argument{'s' * (len(explicit) != 1)}"
+        wanted = ", ".join(_declared(argument) for argument in explicit)
+        raise ValueError(
+            f"{found.name} takes {count}, not {len(arguments)}" + f": {wanted}" * bool(wanted)
+        )
     buffers: _Buffers = []
     values = []
     for position, (declared, value) in enumerate(zip(explicit, arguments, strict=True)):
@@ -121,6 +124,13 @@ def launch(
             held = np.frombuffer(device.memory.read(address, array.nbytes), array.dtype)
             array[...] = held.reshape(array.shape)
     return stats
+
+
+def _declared(argument: Argument) -> str:
+    """Return the name of an argument and what a kernel takes for it."""
+    is_pointer = argument.value_kind == "global_buffer"
+    what = "a pointer" if is_pointer else f"{argument.size} bytes by value"
+    return f"{argument.source_name} ({what})" if argument.source_name else what
 
 
 def choose_kernel(kernels: dict[str, Kernel], name: str | None) -> Kernel:

@@ -268,7 +268,7 @@ def test_what_cannot_be_profiled(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("i32:1", "takes by_value of 4 bytes, by_value of 4 bytes, global_buffer of 8 bytes"),
+        ("i32:1", "add takes 4 arguments, not 1: 4 bytes by value, 4 bytes by value, a pointer"),
         ("i64:1 f32:1 f32[1] f32[1]", "argument 0 of add has 4 bytes, not 8"),
         ("x", "write TYPE:VALUE"),
     ],
@@ -277,6 +277,15 @@ def test_arguments_that_do_not_fit(invoke: Callable[..., Any], words: str, messa
     result = invoke(build(SOURCE), "--args", words)
     assert result.exit_code == 2
     assert message in result.output
+
+
+def test_an_error_names_the_source(invoke: Callable[..., Any], tmp_path: Path) -> None:
+    """Not the code object that it is compiled to."""
+    source = tmp_path / "add.hip"
+    source.write_text(SOURCE)
+    result = invoke(str(source), "--args", "i32:1")
+    assert result.exit_code == 2
+    assert f"{source}: add takes 4 arguments, not 1: n (4 bytes by value), " in result.output
 
 
 @pytest.mark.parametrize(
@@ -365,7 +374,7 @@ def test_the_loop_of_a_code_object(invoke: Callable[..., Any]) -> None:
     assert "MFMA issue efficiency" in invoke(path, "--loop", "--kernel", "multiply").output
     for options, words in (
         (("--loop",), "has no kernel None; its kernels: add, multiply"),
-        (("--loop", "--kernel", "add"), "none of the kernel's 0 loops has an MFMA"),
+        (("--loop", "--kernel", "add"), "the kernel has no loop: there is nothing to count"),
         (("--loop", "--grid", "4"), "--grid is an option of what is run"),
         (("--loop", "--listing"), "--loop counts only a loop"),
     ):

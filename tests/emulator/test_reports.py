@@ -78,7 +78,7 @@ def test_an_index_of_32_bits_that_overflows_is_named(
         memory=memory,
         arguments=b"".join(each.to_bytes(8, "little") for each in (near.start, start)),
         kernel=SimpleNamespace(
-            arguments=[
+            explicit_arguments=[
                 Argument("n", 0, 8, "global_buffer"),
                 Argument("x.coerce", 8, 8, "global_buffer"),
             ]

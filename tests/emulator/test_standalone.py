@@ -96,7 +96,10 @@ def test_faults_are_reported(code: bytes) -> None:
 
 def test_what_does_not_fit_is_refused(code: bytes) -> None:
     x, y = np.ones(64, "f4"), np.zeros(64, "f4")
-    with pytest.raises(ValueError, match=r"saxpy takes by_value of 4 bytes, .* 3 arguments"):
+    with pytest.raises(
+        ValueError,
+        match=r"saxpy takes 4 arguments, not 3: n \(4 bytes by value\), a .*, x \(a pointer\), y ",
+    ):
         emulator.launch(code, 1, 64, [1, x, y])
     with pytest.raises(ValueError, match="argument 1 of saxpy has 4 bytes, not 8"):
         emulator.launch(code, 1, 64, [64, np.float64(1), x, y])

@@ -49,6 +49,15 @@ class Argument:
     size: int
     value_kind: str
 
+    @property
+    def source_name(self) -> str:
+        """The name in the source; empty if it is not known."""
+        return self.name.removesuffix(".coerce")  # what clang makes of a HIP pointer
+
+    def label(self, position: int) -> str:
+        """Return the position and, as far as known, the name: ``argument 2 (out)``."""
+        return f"argument {position}" + f" ({self.source_name})" * bool(self.source_name)
+
 
 @dataclass(frozen=True)
 class Descriptor:

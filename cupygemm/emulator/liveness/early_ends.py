@@ -19,8 +19,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from cupygemm.emulator.code_object.control_flow import Node, graph, predecessors
-from cupygemm.emulator.errors import UnsupportedInstruction, spans
-from cupygemm.emulator.waves.reports import instruction_at
+from cupygemm.emulator.errors import UnsupportedInstruction
+from cupygemm.emulator.waves.reports import instruction_at, waves_text
 
 if TYPE_CHECKING:
     from cupygemm.emulator.waves.state import State
@@ -74,15 +74,10 @@ def describe(state: State, ended: list[int], waiting: list[int]) -> str | None:
     waits, has = "waits" if len(waiting) == 1 else "wait", "has" if len(ended) == 1 else "have"
     branches = "the branch" if len(left) == 1 else "one of the branches"
     return (
-        f"{_named(state, waiting)} of the workgroup {waits} at this barrier, and "
-        f"{_named(state, ended)} {has} ended without reaching it,\n"
+        f"{waves_text(state, waiting)} of the workgroup {waits} at this barrier, and "
+        f"{waves_text(state, ended)} {has} ended without reaching it,\n"
         f"by {branches}\n{places}\n{_REMEDY}"
     )
-
-
-def _named(state: State, waves: list[int]) -> str:
-    numbers = tuple(sorted(int(state.wave_in_group[wave]) for wave in waves))
-    return f"wave{'s' * (len(numbers) > 1)} {spans(numbers)}"
 
 
 def _branches(nodes: Mapping[int, Node], barrier: int, ends: set[int]) -> list[int]:

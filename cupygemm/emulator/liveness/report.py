@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from cupygemm.emulator.errors import Fault, UnsupportedInstruction, spans
+from cupygemm.emulator.errors import Fault, UnsupportedInstruction
 from cupygemm.emulator.isa.decode import decode
 from cupygemm.emulator.isa.instruction import APERTURE_SHARED, EXEC, Instruction
 from cupygemm.emulator.units import bind
 from cupygemm.emulator.units.lds_records import last_writer
-from cupygemm.emulator.waves.reports import instruction_at, source_text
+from cupygemm.emulator.waves.reports import instruction_at, source_text, waves_text
 from cupygemm.emulator.waves.state import State
 
 _MOST_INSTRUCTIONS = 12  # of a loop that are listed
@@ -100,14 +100,14 @@ def describe(state: State, spinning: dict[int, set[int]], waiting: list[int]) ->
     lines = [
         "no wave on the device can go on: each repeats its state or waits at a barrier,",
         "and nothing writes to memory in between, so no later step can differ.",
-        f"{_named(state, same)} {'repeats' if len(same) == 1 else 'repeat'} this loop:",
+        f"{waves_text(state, same)} {'repeats' if len(same) == 1 else 'repeat'} this loop:",
         *_loop(state, loop, {flag.pc: flag for flag in flags}, wave),
     ]
     others = [w for w in together if w not in same]
     if others:
         places = sorted({hex(min(spinning[w] or {0}) - state.kernel.entry) for w in others})
         verb = "repeats another" if len(others) == 1 else "repeat others"
-        lines.append(f"{_named(state, others)} {verb}, from +{', +'.join(places)} on")
+        lines.append(f"{waves_text(state, others)} {verb}, from +{', +'.join(places)} on")
     if halted:
         lines += _barrier(state, halted, together)
     lines += [_last_write(state, wave, flag) for flag in flags]
@@ -125,11 +125,6 @@ def describe(state: State, spinning: dict[int, set[int]], waiting: list[int]) ->
         address=found.addresses[0] if found and found.addresses else None,
         is_global=found is not None and found.space != "LDS",
     )
-
-
-def _named(state: State, waves: list[int]) -> str:
-    numbers = tuple(sorted(int(state.wave_in_group[wave]) for wave in waves))
-    return f"wave{'s' * (len(numbers) > 1)} {spans(numbers)}"
 
 
 def _decoded(state: State, pc: int) -> Instruction | None:
@@ -259,9 +254,9 @@ def _barrier(state: State, halted: list[int], running: list[int]) -> list[str]:
         source = source_text(state.kernel, pc - 4)
         where = f" ({source})" * bool(source)
         lines.append(
-            f"divergent barrier: {_named(state, here)} wait{'s' * (len(here) == 1)} at the barrier "
-            f"before {pc - state.kernel.entry:+#x}{where}, which "
-            f"{_named(state, running)} never reach{'es' * (len(running) == 1)}"
+            f"divergent barrier: {waves_text(state, here)} wait{'s' * (len(here) == 1)} at the "
+            f"barrier before {pc - state.kernel.entry:+#x}{where}, which "
+            f"{waves_text(state, running)} never reach{'es' * (len(running) == 1)}"
         )
     return lines
 
@@ -309,7 +304,7 @@ def _setters(
 
 def _named_across(state: State, waves: list[int], workgroup: int) -> str:
     own = [wave for wave in waves if state.workgroup[wave] == workgroup]
-    return _named(state, own) if own else "waves of other workgroups"
+    return waves_text(state, own) if own else "waves of other workgroups"
 
 
 def _reachable(state: State, starts: set[int]) -> set[int]:

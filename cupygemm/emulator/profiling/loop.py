@@ -188,9 +188,12 @@ def _main_loop(nodes: Mapping[int, Node], entry: int, target: str) -> _MainLoop:
     busy = [loop for loop in found if any(cycles(nodes[pc].inst) for pc in loop.body)]
     inner = [loop for loop in busy if not any(other.body < loop.body for other in busy)]
     if not inner:
-        raise ValueError(
-            f"none of the kernel's {len(found)} loops has an MFMA: there is nothing to count"
+        what = (
+            f"none of the kernel's {len(found)} loops has an MFMA"
+            if found
+            else "the kernel has no loop"
         )
+        raise ValueError(f"{what}: there is nothing to count")
     paths = {loop: heaviest_path(nodes, loop, cycles) for loop in inner}
     chosen = max(inner, key=lambda loop: sum(cycles(nodes[pc].inst) for pc in paths[loop]))
     path = paths[chosen]

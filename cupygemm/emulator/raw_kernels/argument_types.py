@@ -99,12 +99,6 @@ def report(kernel: Kernel, given: Sequence[Given | None], *, are_an_array: bool 
             report_call(ArgumentFault("\n  ".join(lines), CHECK), severity)
 
 
-def argument_name(position: int, argument: Argument) -> str:
-    """Return an argument's position and name, as far as known."""
-    name = argument.name.removesuffix(".coerce")  # what clang makes of a HIP pointer
-    return f"argument {position}" + f" ({name})" * bool(name)
-
-
 def _findings(
     kernel: Kernel, given: Sequence[Given | None], *, are_an_array: bool
 ) -> Iterator[_Finding]:
@@ -125,7 +119,7 @@ def _findings(
             continue
         parameter = types[position] if types else None
         for found in _of_one(argument, parameter, one):
-            yield _Finding(f"{argument_name(position, argument)}: {found.text}", found.doubtful)
+            yield _Finding(f"{argument.label(position)}: {found.text}", found.doubtful)
 
 
 def _of_one(argument: Argument, parameter: Parameter | None, given: Given) -> Iterator[_Finding]:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from cupygemm.emulator.diagnostics import checking
 from cupygemm.emulator.diagnostics.findings import report_call
 from cupygemm.emulator.errors import ArgumentFault
-from cupygemm.emulator.raw_kernels.argument_types import Given, argument_name
+from cupygemm.emulator.raw_kernels.argument_types import Given
 
 if TYPE_CHECKING:
     from cupygemm.emulator.code_object import Kernel
@@ -80,7 +80,7 @@ def report(kernel: Kernel, given: Sequence[Given | None], views: Sequence[View |
             continue
         if not _are_strides_known(kernel, given, numbers, view):
             texts.append(
-                f"{argument_name(position, argument)}: an array of shape {view.shape} whose "
+                f"{argument.label(position)}: an array of shape {view.shape} whose "
                 f"strides are {view.steps} elements\n    {_why(view)}"
             )
     if texts:

@@ -19,7 +19,6 @@ from cupygemm.emulator.concurrency.stream_races import find_access
 from cupygemm.emulator.diagnostics import checking
 from cupygemm.emulator.diagnostics.findings import report_call
 from cupygemm.emulator.errors import ArgumentFault
-from cupygemm.emulator.raw_kernels.argument_types import argument_name
 from cupygemm.emulator.raw_kernels.argument_views import CHECK
 from cupygemm.emulator.waves.reports import instruction_of
 
@@ -122,7 +121,7 @@ def _text(
     explicit = kernel.explicit_arguments
     name = f"argument {part.position}"
     if part.position < len(explicit):
-        name = argument_name(part.position, explicit[part.position])
+        name = explicit[part.position].label(part.position)
     behind = address >= part.end
     distance = address - part.end if behind else part.start - address
     where = instruction_of(kernel, target, pc).replace("\n", "\n  ")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cupygemm.emulator.code_object.line_table import line_table
-from cupygemm.emulator.errors import UnsupportedInstruction
+from cupygemm.emulator.errors import UnsupportedInstruction, spans
 from cupygemm.emulator.isa.decode import decode
 from cupygemm.emulator.memory.array_elements import element_at
 
@@ -62,6 +62,12 @@ def quoted_line(state: State, pc: int) -> str:
     """Return the source line of an instruction with its place, as far as known."""
     where, told = source_text(state.kernel, pc), quotes(state.kernel, pc)
     return f"{where}: {told[-1]}" if told and told[-1] else where or f"{pc:#x}"
+
+
+def waves_text(state: State, waves: list[int]) -> str:
+    """Return the numbers of waves in their workgroups: ``waves 0-2``."""
+    numbers = tuple(sorted(int(state.wave_in_group[wave]) for wave in waves))
+    return f"wave{'s' * (len(numbers) > 1)} {spans(numbers)}"
 
 
 def instruction_at(state: State, pc: int) -> str:
@@ -127,7 +133,7 @@ def _overflowed(state: State, address: int) -> str | None:
 
     Only memory that an index of 32 bits does not reach counts, and no place just before its start.
     """
-    for position, argument in enumerate(_explicit(state)):
+    for position, argument in enumerate(state.kernel.explicit_arguments):
         for pointer in _words(state, argument):
             extent = state.memory.nearest(pointer)
             if extent is None or not extent.start <= pointer < extent.end:
@@ -142,7 +148,7 @@ def _overflowed(state: State, address: int) -> str | None:
                     return _OVERFLOW.format(
                         f"{times} x " * (times > 1) + "2^32",
                         f"{size} byte{'s' * (size > 1)}",
-                        _named(position, argument),
+                        argument.label(position),
                     )
     return None
 
@@ -150,27 +156,20 @@ def _overflowed(state: State, address: int) -> str | None:
 def _null_argument(state: State) -> str | None:
     """List the pointers among the arguments that are null."""
     null = [
-        f"{_named(position, argument)} is null"
-        for position, argument in enumerate(_explicit(state))
+        f"{argument.label(position)} is null"
+        for position, argument in enumerate(state.kernel.explicit_arguments)
         if argument.value_kind == "global_buffer"
         and not any(state.arguments[argument.offset : argument.offset + argument.size])
     ]
     return "\n".join(null) or None
 
 
-def _named(position: int, argument: Argument) -> str:
-    name = argument.name.removesuffix(".coerce")  # what clang makes of a HIP pointer
-    return f"argument {position}" + f" ({name})" * bool(name)
-
-
-def _explicit(state: State) -> list[Argument]:
-    arguments = state.kernel.arguments
-    return [argument for argument in arguments if not argument.value_kind.startswith("hidden_")]
-
-
 def _pointers(state: State) -> frozenset[int]:
     """Return the arguments of a pointer's size."""
-    held = (state.arguments[each.offset : each.offset + each.size] for each in _explicit(state))
+    held = (
+        state.arguments[each.offset : each.offset + each.size]
+        for each in state.kernel.explicit_arguments
+    )
     return frozenset(int.from_bytes(each, "little") for each in held if len(each) == _POINTER_BYTES)
 
 
@@ -186,10 +185,10 @@ def _argument_into(state: State, extent: Extent) -> tuple[str, str] | None:
 
     An argument that is passed by value may hold the pointer at any offset.
     """
-    for position, argument in enumerate(_explicit(state)):
+    for position, argument in enumerate(state.kernel.explicit_arguments):
         words = np.array(_words(state, argument), np.uint64)
         end = max(extent.end, extent.start + 1)  # an empty one has an address, too
         for index in np.flatnonzero((words >= extent.start) & (words < end)):
             by_value = argument.size != _POINTER_BYTES
-            return _named(position, argument), f", at its byte {_POINTER_BYTES * index}" * by_value
+            return argument.label(position), f", at its byte {_POINTER_BYTES * index}" * by_value
     return None
