@@ -82,6 +82,14 @@ class PlacedRows:
         launch, shape = self._launches[row]
         launch(shape, stream, self._first + _WORD * row)
 
+    def enqueue_in_order(self, rows: range) -> None:
+        """Enqueue launches on the current stream."""
+        from cupy.cuda import get_current_stream
+
+        stream = int(get_current_stream().ptr)
+        for row in rows:
+            self.enqueue(row, stream)
+
 
 def _address(array: Any) -> int:
     return ctypes.addressof(ctypes.c_char.from_buffer(array))  # a fifth of NumPy's time

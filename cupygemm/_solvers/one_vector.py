@@ -158,20 +158,21 @@ class OneVector:
         shape = _Shape(n, size, factors.lower.shape[1], row, a.dtype)
         self._prepared = _prepared(shape, current_device())
         self._launches = self._prepared.launches.at(*(each.data.ptr for each in arrays))
-        self._enqueue(self._prepared.errors[1:])  # without a solution, b is the residual
+        # Without a solution, b is the residual.
+        self._launches.enqueue_in_order(self._prepared.errors[1:])
 
     def begin(self) -> None:
         """Store a first solution."""
-        self._enqueue(self._prepared.start)
+        self._launches.enqueue_in_order(self._prepared.start)
         self._precondition(0)
         self._finish(0)
 
     def improve(self, steps: int) -> None:
         """Add a correction by some steps of GMRES, at most `LONGEST_CYCLE`."""
-        self._enqueue(self._prepared.start)
+        self._launches.enqueue_in_order(self._prepared.start)
         for step in range(steps):
             self._precondition(step)
-            self._enqueue(self._prepared.steps[step])
+            self._launches.enqueue_in_order(self._prepared.steps[step])
         self._finish(steps)
 
     def fetch(self) -> tuple[float, list[float]]:
@@ -189,21 +190,14 @@ class OneVector:
     def _precondition(self, step: int) -> None:
         """Store the direction of a step."""
         butterflies.left_in_order(self._basis[step], self._order, self._mixed)
-        self._enqueue(self._prepared.apply)
+        self._launches.enqueue_in_order(self._prepared.apply)
         butterflies.right_scaled(self._solved, self._columns, self._directions[step])
 
     def _finish(self, steps: int) -> None:
         """Add what the steps found, and compute the errors."""
         end = self._prepared.ends[steps]
-        self._enqueue(range(end, end + 1))
-        self._enqueue(self._prepared.errors)
-
-    def _enqueue(self, rows: range) -> None:
-        from cupy.cuda import get_current_stream
-
-        stream = int(get_current_stream().ptr)
-        for row in rows:
-            self._launches.enqueue(row, stream)
+        self._launches.enqueue_in_order(range(end, end + 1))
+        self._launches.enqueue_in_order(self._prepared.errors)
 
 
 def _row_norms(a: Array, rows: Array, columns: Array) -> Array:

@@ -212,22 +212,15 @@ class _Panel:
 
     def factor(self) -> None:
         """Factor the panel, whose own columns alone change."""
-        self._enqueue(self._prepared.factor)
+        self._launches.enqueue_in_order(self._prepared.factor)
 
     def move_next(self) -> None:
         """Move the rows of the next panel."""
-        self._enqueue(self._prepared.next)
+        self._launches.enqueue_in_order(self._prepared.next)
 
     def move_others(self) -> None:
         """Move the rows of the columns behind the next panel, and of L."""
-        self._enqueue(self._prepared.others)
-
-    def _enqueue(self, rows: range) -> None:
-        from cupy.cuda import get_current_stream
-
-        stream = int(get_current_stream().ptr)
-        for row in rows:
-            self._launches.enqueue(row, stream)
+        self._launches.enqueue_in_order(self._prepared.others)
 
 
 class _Prepared(NamedTuple):
