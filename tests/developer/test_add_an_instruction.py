@@ -8,7 +8,7 @@ PAGE = "add_an_instruction.rst"
 COMPARE = f"""
 import sys
 sys.path.append({str(ROOT)!r})
-from tests.emulator import test_native_alu as test
+from tests.emulator.units import test_native_alu as test
 test.check_mnemonic("v_xad_u32", "gfx942", 20)
 """
 

@@ -3,7 +3,7 @@
 `bind` returns None for an instruction without a native form, which the loop leaves to its Python
 step. An operation of native/valu_*.c or native/salu.c is found by its mnemonic, so none is listed
 here. Sources, results and modifiers are resolved as the Python steps resolve them; the differential
-test (tests/emulator/test_native_alu.py) holds the two equal.
+test (tests/emulator/units/test_native_alu.py) holds the two equal.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ THREADS = 128
 def code_object(edit: Callable[[str], str] = str) -> Path:
     """Compile the kernels, with their assembly changed by `edit`."""
     toolchain = find_toolchain()
-    prelude = SOURCE.parent.parent / "hip" / "prelude.hpp"
+    prelude = SOURCE.parents[2] / "hip" / "prelude.hpp"
 
     def to_assembly(output: Path) -> None:
         toolchain.compile_to_assembly(SOURCE, output, target=TARGET)

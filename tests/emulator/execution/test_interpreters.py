@@ -22,8 +22,9 @@ from cupygemm.emulator.execution import native_loop
 from cupygemm.emulator.native import library
 from cupygemm.emulator.run import last_launch, launch
 from cupygemm.emulator.targets import TARGETS
-from tests.emulator import test_scoreboard, test_undefined_registers
 from tests.emulator.assembly import load_kernel
+from tests.emulator.definedness import test_undefined_registers
+from tests.emulator.hazards import test_scoreboard
 
 WORDS = 16384
 

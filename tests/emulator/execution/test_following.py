@@ -19,7 +19,7 @@ from cupygemm.emulator.execution import batch, native_loop
 from cupygemm.emulator.targets import TARGETS
 from cupygemm.emulator.waves import dispatch
 from tests.emulator.assembly import load_kernel
-from tests.emulator.test_interpreters import START, run_both
+from tests.emulator.execution.test_interpreters import START, run_both
 
 GROUPS, LATE = 400, 0x18B  # LATE is one of the last workgroups
 ADDRESS = "s_lshl_b32 s9, s2, 8\nv_add_u32 v1, s9, v1\n"  # of a lane's own word

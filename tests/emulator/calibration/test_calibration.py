@@ -178,7 +178,7 @@ def test_what_stands_in_for_hipblaslt(turned: list[Figure]) -> None:
 def test_the_documented_table_is_the_generated_one(
     turned: list[Figure], steps: dict[str, Figure]
 ) -> None:
-    path = Path(__file__).parents[2] / "docs/explanation/published_figures.csv"
+    path = Path(__file__).parents[3] / "docs/explanation/published_figures.csv"
     documented = path.read_text().splitlines()
     generated = calibration.to_csv([*steps.values(), *order.figures(), *turned]).splitlines()
     assert set(generated) <= set(documented)

@@ -15,7 +15,7 @@ from cupygemm.emulator.diagnostics import checking
 from cupygemm.emulator.diagnostics.checking import CHECKS, GROUPS, Policy, policy
 from cupygemm.emulator.units.faults import CHECK_OF, FaultCode
 
-ROOT = Path(__file__).resolve().parent.parent.parent
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def test_a_policy_starts_from_the_defaults() -> None:

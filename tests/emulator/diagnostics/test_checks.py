@@ -22,7 +22,7 @@ from cupygemm.emulator.run import LaunchStats, launch
 from cupygemm.emulator.targets import TARGETS
 from tests.emulator.assembly import load_kernel
 
-ROOT = Path(__file__).resolve().parent.parent.parent
+ROOT = Path(__file__).resolve().parents[3]
 WORDS = 64  # of the allocation that each kernel gets, which holds 0, 1, 2, ...
 START = """
 s_load_dwordx2 s[4:5], s[0:1], 0x0

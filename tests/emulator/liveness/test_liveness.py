@@ -13,7 +13,7 @@ from cupygemm.emulator.errors import KernelFault
 from cupygemm.emulator.execution import batch
 from cupygemm.emulator.liveness import Progress
 from cupygemm.emulator.native import library
-from tests.emulator.test_spinning import LOCK, ORDERS, execute
+from tests.emulator.liveness.test_spinning import LOCK, ORDERS, execute
 
 SPIN_ON_LDS = """
 ds_read_b32 v3, v1 offset:16

@@ -14,8 +14,8 @@ from cupygemm.emulator.profiling import native_recorder
 from cupygemm.emulator.profiling.export import kernel_to_dict
 from cupygemm.emulator.profiling.timing import trace
 from cupygemm.emulator.run import last_launch
-from tests.emulator import test_undefined_registers
-from tests.emulator.test_interpreters import (
+from tests.emulator.definedness import test_undefined_registers
+from tests.emulator.execution.test_interpreters import (
     DIVERGENT,
     ORDERS,
     PROGRAMS,

@@ -19,7 +19,7 @@ from cupygemm.emulator.runtime.compile import compile_program
 from cupygemm.emulator.runtime.host_bytes import _from_proc, host_bytes
 from cupygemm.emulator.runtime.images import image_at, registered_code
 from cupygemm.emulator.runtime.status import HipError
-from tests.emulator.test_images import bundle
+from tests.emulator.runtime.test_images import bundle
 
 KERNEL = """
 __device__ int table[100];

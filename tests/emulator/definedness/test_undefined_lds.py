@@ -9,7 +9,7 @@ from cupygemm.emulator.units.machine import machine_of
 from cupygemm.emulator.waves.marks import marks_of
 from cupygemm.emulator.waves.state import LANES, State
 from tests.emulator.harness import assemble, make_state, run, set_exec
-from tests.emulator.test_lds_faults import ALL, check_fault, load, store, two_waves
+from tests.emulator.units.test_lds_faults import ALL, check_fault, load, store, two_waves
 
 ALL32 = 0xFFFFFFFF
 

@@ -17,7 +17,7 @@ from tests.emulator.harness import (
     set_exec,
     set_v64,
 )
-from tests.emulator.test_memory import MASK, memory_state
+from tests.emulator.units.test_memory import MASK, memory_state
 
 
 @pytest.mark.parametrize(

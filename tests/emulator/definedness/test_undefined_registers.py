@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cupygemm.emulator.errors import KernelFault
-from tests.emulator.test_scoreboard import ADDRESS, POINTERS, execute
+from tests.emulator.hazards.test_scoreboard import ADDRESS, POINTERS, execute
 
 STORE = (
     POINTERS + "v_lshlrev_b32 v40, 2, v0\ns_waitcnt lgkmcnt(0)\nglobal_store_dword v40, {}, s[4:5]"

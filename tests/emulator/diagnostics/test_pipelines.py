@@ -45,7 +45,7 @@ FAULTS = (
 def program(target: str) -> Program:
     toolchain = find_toolchain()
     options = ("-O3", "-Wall", "-Wextra", "-Werror")
-    prelude = SOURCE.parent.parent / "hip" / "prelude.hpp"
+    prelude = SOURCE.parents[2] / "hip" / "prelude.hpp"
     path = get_or_build(
         "test-pipelines",
         [SOURCE.read_text(), prelude.read_text(), target, *options, toolchain.version],
