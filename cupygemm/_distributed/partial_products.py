@@ -107,7 +107,7 @@ class PartialProducts:
         self.sums, self.travelling = types.sums, types.travelling
         self._types = types
 
-    def room(self) -> Any:
+    def empty_like_result(self) -> Any:
         """Return an array for all rows, in the type in which they travel."""
         from cupy import empty
 
@@ -191,7 +191,7 @@ def reduced(
         return _reduced_at_peers(group, way, bounds, sums, call, out, key)
     first, last = bounds[group.rank]
     parts = cupy.empty((group.size, last - first, sums.b.shape[1]), sums.travelling)
-    sent = sums.room()
+    sent = sums.empty_like_result()
     exchange = _exchange_by_nccl if way.overlaps else _exchange_at_once
     exchange(group, way, bounds, sums, sent, parts)
     return sum_and_finish(call, parts, sums.sums, out)
@@ -229,7 +229,7 @@ def _reduced_at_peers(
 
     def enqueue(streams: ProductStreams, split: Callable[[], None]) -> None:
         nonlocal result
-        sent = sums.room()
+        sent = sums.empty_like_result()
         if way.overlaps:
             _send_by_copies(group.rank, way, bounds, sums, sent, parts, streams)
             split()

@@ -1,8 +1,8 @@
 """Arrays of other libraries that hold CuPy arrays as chunks, and who multiplies them.
 
 A product that meets an argument which is not a CuPy array asks `multiplier` before it refuses it.
-The modules that multiply such arrays lie in rooms above the products, so the package registers them
-by name, and they are imported when the first such array is met.
+The modules that multiply such arrays lie in packages above the products, so they are registered by
+name, and imported when the first such array is met.
 """
 
 from __future__ import annotations

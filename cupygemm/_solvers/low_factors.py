@@ -109,7 +109,7 @@ class LowWindowedLU(Low):
         self._memory: list[Any] = []  # of the factors
 
         def prepare() -> Matrices:
-            return windowed_lu.room(windowed_lu.padded(a.shape[-1]))
+            return windowed_lu.workspace(windowed_lu.padded(a.shape[-1]))
 
         def fill(both: Matrices) -> None:
             butterflies.transform(a[0], rows[0], columns[0], both)

@@ -107,18 +107,18 @@ def _prepared(
 ) -> _Prepared:
     """Return the launches of a panel of matrices with `k` pivots, for the current device."""
     blocks = _blocks(a, panel)
-    room = _room(a, blocks)
+    workspace = _workspace(a, blocks)
     calls: list[Call] = []
     steps: list[_Step] = []
     for before, own in zip([None, *blocks], [*blocks, None], strict=True):
         factor = None if own is None else len(calls)
         if own is not None:
-            calls.append(_factor(a, k, own, before, room))
+            calls.append(_factor(a, k, own, before, workspace))
         first = len(calls)
         if before is not None:
-            calls += _apply(a, before, own, changed, room)
+            calls += _apply(a, before, own, changed, workspace)
         steps.append(_Step(factor, range(first, len(calls))))
-    return _Prepared(LaunchRows(calls), steps, room.zeroed_bytes, room.num_bytes)
+    return _Prepared(LaunchRows(calls), steps, workspace.zeroed_bytes, workspace.num_bytes)
 
 
 class _Block(NamedTuple):
@@ -147,7 +147,7 @@ def _blocks(a: Layout, panel: range) -> list[_Block]:
     return found
 
 
-class _Room(NamedTuple):
+class _Workspace(NamedTuple):
     """The workspace of a panel.
 
     Attributes
@@ -170,7 +170,7 @@ class _Room(NamedTuple):
     num_bytes: int
 
 
-def _room(a: Layout, blocks: Sequence[_Block]) -> _Room:
+def _workspace(a: Layout, blocks: Sequence[_Block]) -> _Workspace:
     max_cluster, _ = current_limits()
     # Clusters exchange records in shared memory.
     num_flags = [0 if x.shape.team <= max_cluster else x.workgroups for x in blocks]
@@ -186,10 +186,10 @@ def _room(a: Layout, blocks: Sequence[_Block]) -> _Room:
     *starts, end = accumulate((-(-size // _ALIGNMENT) * _ALIGNMENT for size in parts), initial=0)
     first, records, scratch, even, odd = (_WORKSPACE + start for start in starts)
     flags = [first + 4 * before for before in accumulate(num_flags[:-1], initial=0)]
-    return _Room(flags, records, scratch, (even, odd), zeroed_bytes, end)
+    return _Workspace(flags, records, scratch, (even, odd), zeroed_bytes, end)
 
 
-def _factor(a: Layout, k: int, block: _Block, before: _Block | None, room: _Room) -> Call:
+def _factor(a: Layout, k: int, block: _Block, before: _Block | None, workspace: _Workspace) -> Call:
     """Return the launch that factors a block, to which the block before is applied first."""
     columns, shape, first = block.columns, block.shape, block.columns.start
     launch = load(
@@ -208,11 +208,11 @@ def _factor(a: Layout, k: int, block: _Block, before: _Block | None, room: _Room
         _PIVOTS + 4 * first,
         k,
         _INFO,
-        room.flags[block.number],
-        room.records,
-        room.moves[block.number % 2],
-        0 if before is None else room.moves[before.number % 2],
-        0 if before is None else room.scratch,
+        workspace.flags[block.number],
+        workspace.records,
+        workspace.moves[block.number % 2],
+        0 if before is None else workspace.moves[before.number % 2],
+        0 if before is None else workspace.scratch,
         a.m - first,
         len(columns),
         first,
@@ -236,12 +236,12 @@ def _alone(a: Layout, shape: Blocks) -> dict[str, int]:
 
 
 def _apply(
-    a: Layout, own: _Block, following: _Block | None, changed: range, room: _Room
+    a: Layout, own: _Block, following: _Block | None, changed: range, workspace: _Workspace
 ) -> list[Call]:
     """Return the launches that apply a block to the columns that change, but for the next block."""
     left, top = own.columns.start, own.columns.stop
     end = top if following is None else following.columns.stop
-    swap = block_move(a, room.moves[own.number % 2], own.columns, changed, range(left, end))
+    swap = block_move(a, workspace.moves[own.number % 2], own.columns, changed, range(left, end))
     calls = [] if swap is None else [swap]
     if end < changed.stop and top < a.m:
         calls.append(

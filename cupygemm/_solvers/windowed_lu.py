@@ -103,7 +103,7 @@ def padded(n: int) -> int:
     return -(-n // PANEL) * PANEL
 
 
-def room(size: int) -> Matrices:
+def workspace(size: int) -> Matrices:
     """Return memory for a matrix, in the first columns, and for its factors.
 
     Parameters
@@ -125,7 +125,7 @@ def factor(both: Matrices, rounding: Rounding) -> WindowedFactors:
     Parameters
     ----------
     both : Matrices
-        From `room`, with the matrix in its first columns.
+        From `workspace`, with the matrix in its first columns.
     rounding : Rounding
         Of the operands of the products that update the matrix behind a panel.
     """

@@ -78,7 +78,7 @@ def test_pivots_of_equal_size_are_the_first(cp):
 
 def mixed(cp, a, rows=1.0, columns=1.0):
     n = len(a)
-    both = windowed_lu.room(windowed_lu.padded(n))
+    both = windowed_lu.workspace(windowed_lu.padded(n))
     scales = (cp.full(n, x) for x in (rows, columns))
     butterflies.transform(cp.asarray(a), *scales, both)
     return both
