@@ -13,6 +13,7 @@
 #include "lds_block_accesses.h"
 #include "lds_exchange.h"
 #include "lds_flags.h"
+#include "lds_plain.h"
 #include "lds_shadow.h"
 #include "lds_transpose.h"
 #include "shadow.h"
@@ -359,6 +360,7 @@ int lds_instruction(struct machine *m, const struct operation *op, const int64_t
                     int64_t first, int64_t step, int64_t count, uint32_t pc) {
     struct waves list = {ids, first, step, count};
     struct lds_view view = {0};
+    const bool plain = may_be_plain(m, op);
     for (int64_t position = 0; position < count; position++) {
         int64_t wave = wave_at(list, position);
         uint64_t exec = scalar64(m, EXEC, wave);
@@ -373,7 +375,7 @@ int lds_instruction(struct machine *m, const struct operation *op, const int64_t
         case APPEND: code = append(m, op, wave, exec, pc); break;
         default:
             code = check_barriers(m, wave, exec);
-            if (!code)
+            if (!code && !(plain && access_places(m, op, wave, exec, pc, &view)))
                 code = memory_instruction(m, op, wave, exec, pc, &view);
         }
         if (code) {

@@ -26,13 +26,8 @@ static inline bool are_records_writable(const struct lds_view *v, const struct r
     return !unknown;
 }
 
-/* Note a stretch of stores to whole blocks; returns whether all of it is plainly right. */
-static inline bool write_blocks(const struct lds_view *v, struct lane_run s,
-                                const uint32_t *address, int bytes) {
-    const int shift = (int)v->m->shadow_shift;
-    const uint32_t first = address[s.first] >> shift, count = (uint32_t)(s.lanes * bytes >> shift);
-    if (count % TOGETHER || bytes & (int)low_bits(shift))
-        return false;
+/* Note stores to whole blocks, of some granules; returns whether they are plainly right. */
+static inline bool write_blocks(const struct lds_view *v, uint32_t first, uint32_t count) {
     for (uint32_t at = first; at < first + count; at += TOGETHER) {
         struct lds_block *b = v->blocks + at / TOGETHER;
         if (b->write && b->first == at) {
@@ -46,6 +41,15 @@ static inline bool write_blocks(const struct lds_view *v, struct lane_run s,
         *b = (struct lds_block){v->new_write, 0, 0, at};
     }
     return true;
+}
+
+/* The same for a stretch of lanes, if it is of whole blocks. */
+static inline bool write_stretch_of_blocks(const struct lds_view *v, struct lane_run s,
+                                           const uint32_t *address, int bytes) {
+    const int shift = (int)v->m->shadow_shift;
+    const uint32_t count = (uint32_t)(s.lanes * bytes >> shift);
+    return !(count % TOGETHER || bytes & (int)low_bits(shift)) &&
+           write_blocks(v, address[s.first] >> shift, count);
 }
 
 /* Note loads of some granules of a block; returns whether they are plainly right, and the block's
@@ -112,7 +116,7 @@ static inline bool note_blocks(const struct lds_view *v, const struct operation 
     if (!m->shadow || !exec)
         return false;
     if (op->kind == STORE && stretch.lanes && !v->reads && !(m->tainted && m->undefined) &&
-        write_blocks(v, stretch, address, bytes))
+        write_stretch_of_blocks(v, stretch, address, bytes))
         return true;
     const int last = stretch.first + stretch.lanes - 1;
     const struct extent e = stretch.lanes ? (struct extent){address[stretch.first], address[last]}

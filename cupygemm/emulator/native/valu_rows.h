@@ -104,12 +104,6 @@ static inline void fetch(const struct machine *m, const struct valu_operation *o
 
 /* -- writing ----------------------------------------------------------------------------------- */
 
-/* The bits of half a wave's mask, so that testing them for 32 lanes is one vector operation. */
-#define EIGHT(low)                                                                                 \
-    1u << (low), 2u << (low), 4u << (low), 8u << (low), 16u << (low), 32u << (low), 64u << (low),  \
-        128u << (low)
-static const u32 LANE_BITS[32] = {EIGHT(0), EIGHT(8), EIGHT(16), EIGHT(24)};
-
 static inline void write_lanes(u32 *restrict row, const u32 *restrict value, u64 lanes) {
     if (lanes == ~0ull) {
         memcpy(row, value, LANES * sizeof *row);
