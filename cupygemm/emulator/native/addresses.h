@@ -17,6 +17,7 @@ struct access {
     uint8_t count[LANES];                 /* dwords, likewise */
     bool partial;                         /* some lane is out of a buffer's bounds */
     int adjacent;                         /* lanes 0, 1, ... of global memory, see adjacent_lanes */
+    uint64_t repeating;                   /* lanes with the address of the lane before */
     LINE_ALIGNED uint8_t *pointer[LANES];
 };
 
@@ -196,14 +197,45 @@ static inline int adjacent_lanes(const struct operation *op, const struct access
     return different ? 0 : lanes;
 }
 
-/* The lanes that access the same bytes as the lane before them does. */
+/* Whether all lanes have one address, also those that are off. */
+static inline bool have_one_address(const struct access *a) {
+    uint64_t different = a->address[LANES - 1] ^ a->address[0];
+    if (different)
+        return false;
+    for (int lane = 0; lane < LANES; lane++)
+        different |= a->address[lane] ^ a->address[0];
+    return !different;
+}
+
+typedef uint64_t eight __attribute__((vector_size(64)));
+
+/* The lanes whose address is that of the lane before them, also where either is off. Vectors are
+ * read as they were stored: what spans two of them would wait until both are in the cache. */
+static inline uint64_t repeated_addresses(const struct access *a) {
+    const eight bits = {1, 2, 4, 8, 16, 32, 64, 128};
+    eight found = {0}, before, now = {0};
+    if (have_one_address(a))
+        return ~1ull;
+    for (int k = 0; k < LANES / 8; k++) {
+        before = now;
+        memcpy(&now, a->address + 8 * k, sizeof now);
+        before = __builtin_shufflevector(before, now, 7, 8, 9, 10, 11, 12, 13, 14);
+        found |= (eight)(before == now) & bits << (uint64_t)(8 * k);
+    }
+    uint64_t lanes = 0;
+    for (int k = 0; k < 8; k++)
+        lanes |= found[k];
+    return lanes & ~1ull;
+}
+
+/* The lanes that access the same bytes as the lane before them does; `same` are those with its
+ * address. */
+static inline uint64_t repeating_among(const struct access *a, uint64_t lanes, uint64_t same) {
+    return a->partial ? 0 : same & lanes & lanes << 1;
+}
+
 static inline uint64_t repeating_lanes(const struct access *a, uint64_t lanes) {
-    uint64_t same = 0;
-    if (a->partial)
-        return 0;
-    for (int lane = 1; lane < LANES; lane++)
-        same |= (uint64_t)(a->address[lane] == a->address[lane - 1]) << lane;
-    return same & lanes & lanes << 1;
+    return a->partial ? 0 : repeating_among(a, lanes, repeated_addresses(a));
 }
 
 /* Find the lanes that take part and their addresses. No lane does: `exec` is 0 and the rest

@@ -210,7 +210,8 @@ static inline void note_read(const struct global_view *v, struct global_record *
 }
 
 /* Bring the granules' records of a line up to date. */
-static inline void spread_line(struct line_record *line, struct global_record *r) {
+__attribute__((noinline, unused)) static void spread_line(struct line_record *line,
+                                                          struct global_record *r) {
     const struct line_record old = *line;
     uint32_t latest = old.latest;
     for (int i = 0; i < LINE / GRANULE; i++) {
@@ -224,8 +225,8 @@ static inline void spread_line(struct line_record *line, struct global_record *r
 }
 
 /* Return the record of the granule at a place, which counts from the shadow's base. */
-static inline struct global_record *record_at(struct global_record *records,
-                                              struct line_record *lines, uint64_t place) {
+__attribute__((always_inline)) static inline struct global_record *
+record_at(struct global_record *records, struct line_record *lines, uint64_t place) {
     struct line_record *line = lines + place / LINE;
     if (line->write.time | line->read.time | line->other_read.time)
         spread_line(line, records + place / LINE * (LINE / GRANULE));
@@ -233,7 +234,8 @@ static inline struct global_record *record_at(struct global_record *records,
 }
 
 /* The same for an access that is about to be noted there. */
-static inline struct global_record *record_to_note(const struct global_view *v, uint64_t place) {
+__attribute__((always_inline)) static inline struct global_record *
+record_to_note(const struct global_view *v, uint64_t place) {
     struct global_record *r = record_at(v->m->global_shadow, v->m->global_lines, place);
     v->m->global_lines[place / LINE].latest = v->now;
     return r;

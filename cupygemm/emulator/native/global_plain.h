@@ -200,37 +200,54 @@ static inline uint64_t note_strided_lines(const struct global_view *v, const str
     return lanes;
 }
 
+/* Lanes that access the same granule one after another. */
+struct granule_run {
+    uint64_t number, lanes; /* the granule, from the shadow's base */
+    uint32_t bytes;
+};
+
+/* Find the runs of lanes; those of which one touches no granule, or two, are added to `careful`.
+ * Which lanes share a granule is hard to predict, so there is no branch on it. */
+static inline int granule_runs(const struct global_view *v, const struct access *a, uint64_t lanes,
+                               uint64_t *careful, struct granule_run *runs) {
+    const uint64_t base = v->m->global_base, extent = v->m->global_end - base;
+    uint64_t latest = ~0ull, mine = 0, unusual = 0;
+    uint32_t accessed = 0;
+    int n = -1;
+    for (uint64_t left = lanes; left; left &= left - 1) {
+        int lane = first_lane(left), bytes = a->bytes[lane];
+        uint64_t place = a->address[lane] - base, offset = a->address[lane] % GRANULE;
+        if (place >= extent || !bytes || offset + (uint64_t)bytes > GRANULE) {
+            unusual |= 1ull << lane;
+            continue;
+        }
+        bool same = place / GRANULE == latest;
+        latest = place / GRANULE;
+        accessed = (accessed & (0 - (uint32_t)same)) | ((1u << bytes) - 1) << offset;
+        mine = (mine & (0 - (uint64_t)same)) | (left & -left);
+        n += !same;
+        runs[n] = (struct granule_run){latest, mine, accessed};
+    }
+    *careful |= unusual;
+    return n + 1;
+}
+
 /* Note the accesses of lanes of which each touches one granule, and plainly; returns the others.
  * Lanes that follow one another often access the same granule, which is noted once. */
 static inline uint64_t note_plain_lanes(const struct global_view *v, const struct access *a,
                                         uint64_t lanes, bool writes) {
     const struct plain_view plain = plain_view(v);
-    const uint64_t base = v->m->global_base, extent = v->m->global_end - base;
-    struct global_record *latest = NULL;
-    uint64_t careful = 0, same = 0; /* `same`: the lanes that access the latest granule */
-    uint32_t accessed = 0;
+    const uint64_t repeating = repeating_among(a, lanes, a->repeating);
+    struct granule_run runs[LANES];
+    uint64_t careful = 0;
     if (v->m->num_rivals)
         return lanes;
-    uint64_t repeating = repeating_lanes(a, lanes);
-    for (uint64_t left = lanes & ~repeating; left; left &= left - 1) {
-        int lane = first_lane(left), bytes = a->bytes[lane];
-        uint64_t place = a->address[lane] - base, offset = a->address[lane] % GRANULE;
-        if (place >= extent || !bytes || offset + (uint64_t)bytes > GRANULE) {
-            careful |= 1ull << lane;
-            continue;
-        }
-        if (v->m->global_shadow + place / GRANULE != latest) {
-            if (same && !note_plain(plain, latest, accessed, writes))
-                careful |= same;
-            latest = record_to_note(v, place);
-            accessed = 0;
-            same = 0;
-        }
-        accessed |= ((1u << bytes) - 1) << offset;
-        same |= 1ull << lane;
+    const int count = granule_runs(v, a, lanes & ~repeating, &careful, runs);
+    for (int k = 0; k < count; k++) {
+        struct global_record *r = record_to_note(v, runs[k].number * GRANULE);
+        if (!note_plain(plain, r, runs[k].bytes, writes))
+            careful |= runs[k].lanes;
     }
-    if (same && !note_plain(plain, latest, accessed, writes))
-        careful |= same;
     for (uint64_t more = careful; more; careful |= more) /* and those that repeat them */
         more = careful << 1 & repeating & ~careful;
     return careful;

@@ -128,6 +128,7 @@ static inline int note_scalar(struct machine *m, const struct operation *op, int
     a.exec = 1;
     a.to_lds = a.to_scratch = 0;
     a.adjacent = 0;
+    a.repeating = 0;
     a.partial = false;
     a.address[0] = address;
     a.bytes[0] = (uint8_t)(4 * dwords);

@@ -5,6 +5,7 @@
  * Device addresses are host addresses. Private memory is kept per lane, unswizzled. */
 #include "addresses.h"
 #include "barrier_lanes.h"
+#include "few_places.h"
 #include "global_shadow.h"
 #include "lane_races.h"
 #include "lanes.h"
@@ -301,8 +302,11 @@ static int transfer_stretch(struct machine *m, const struct operation *op, int64
 static int transfer(struct machine *m, const struct operation *op, int64_t wave, struct access *a,
                     uint32_t pc) {
     a->adjacent = adjacent_lanes(op, a);
+    a->repeating = a->adjacent ? 0 : repeated_addresses(a);
     if (is_plain_stretch(m, op, a))
         return transfer_stretch(m, op, wave, a, pc);
+    if (loads_few_places(m, op, a))
+        return load_few_places(m, op, wave, a, pc);
     int code = check(m, op, wave, a, pc);
     return code ? code : move(m, op, wave, a, pc);
 }
@@ -332,6 +336,7 @@ static int transfer_swizzled(struct machine *m, const struct operation *op, int6
         part[d].to_lds = part[d].to_scratch = 0;
         buffer_addresses(m, &one, wave, b, 4 * (uint64_t)d, &part[d]);
         part[d].adjacent = adjacent_lanes(&one, &part[d]);
+        part[d].repeating = repeated_addresses(&part[d]);
         int code = check(m, &one, wave, &part[d], pc);
         if (code)
             return code;

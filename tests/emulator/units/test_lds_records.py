@@ -177,3 +177,28 @@ def test_records_of_blocks_stand_for_those_of_their_granules(width: int) -> None
             np.testing.assert_array_equal(*(each.arrays["undefined"] for each in machines))
     assert blocks
     assert codes >= {0, FaultCode.RACE_READ, FaultCode.RACE_WRITE_READ, FaultCode.RACE_WRITE_WRITE}
+
+
+@pytest.mark.parametrize("first", [-40, -4, 0, 1, 17, LDS_BYTES // 4 - 64, LDS_BYTES // 4 - 20])
+@pytest.mark.parametrize("active", [1, 5, 40, 63, 64])
+def test_some_lanes_load_places_in_order(first: int, active: int) -> None:
+    """Lanes that are off may point outside LDS, and keep what they had."""
+    rng = np.random.default_rng(active)
+    state = make_state(waves=2, lds_bytes=LDS_BYTES, seed=active)
+    machine_of(state).refine_shadow(2)
+    state.lds_issued[:] = 1
+    for block in range(0, LDS_BYTES, 4 * LANES):
+        state.vgpr[ADDRESS, 0] = block + 4 * np.arange(LANES)
+        state.vgpr[DATA, 0] = rng.integers(0, 1 << 32, LANES, np.uint32)
+        assert execute(state, "write", 32, 0, ALL_LANES) == 0
+    places = first + np.arange(LANES)
+    inside = (places >= 0) & (places < LDS_BYTES // 4)
+    chosen = rng.permutation(np.flatnonzero(inside))[:active]
+    state.vgpr[ADDRESS, :] = (4 * places).astype(np.uint32)
+    before = state.vgpr[DATA].copy()
+    stored = state.lds[0].view(np.uint32)[places[chosen]]
+    code = execute(state, "read", 32, 0, sum(1 << int(lane) for lane in chosen))
+    assert code == 0
+    np.testing.assert_array_equal(state.vgpr[DATA, 0, chosen], stored)
+    off = np.setdiff1d(np.arange(LANES), chosen)
+    np.testing.assert_array_equal(state.vgpr[DATA, 0, off], before[0, off])
