@@ -166,7 +166,7 @@ struct machine {
     const int32_t *barrier_epoch;
     const uint64_t *starts; /* sorted bounds of what the kernel may touch */
     const uint64_t *ends;
-    struct issue *lds_history; /* (num_waves, HISTORY), by sequence number modulo HISTORY */
+    struct issue *lds_history; /* (HISTORY, num_waves), by sequence number modulo HISTORY */
     struct issue *vm_history;
     struct lds_flags *flags; /* (workgroups,) NULL: no loop of the kernel waits for a flag in LDS */
     int32_t *reads; /* (workgroups, shadow_stride, waves_per_group) with flags: last read of each */

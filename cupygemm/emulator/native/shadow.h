@@ -113,9 +113,15 @@ static inline void view_next(struct lds_view *v, struct machine *m, int64_t wave
     view_wave(v, wave, how);
 }
 
+/* The place of an operation in a history, in which waves lie next to one another. */
+static inline struct issue *issue_at(const struct machine *m, struct issue *history, int64_t wave,
+                                     uint32_t seq) {
+    return history + seq % HISTORY * m->num_waves + wave;
+}
+
 static inline void note_issue(const struct lds_view *v, uint32_t pc) {
     struct issue *history = v->new_write & BY_LOAD ? v->m->vm_history : v->m->lds_history;
-    history[v->wave * HISTORY + v->seq % HISTORY] = (struct issue){v->seq, pc};
+    *issue_at(v->m, history, v->wave, v->seq) = (struct issue){v->seq, pc};
 }
 
 static inline uint32_t writer_of(uint64_t write) { return write >> 32 & 15; }
@@ -133,8 +139,8 @@ static inline int race(const struct lds_view *v, int code, int lane, uint32_t ad
     struct machine *m = v->m;
     if (!raise(m, code, lane, address, bytes, code == RACE_WRITE_READ || code == RACE_WRITE_WRITE))
         return OK;
-    const struct issue *history = by_load ? m->vm_history : m->lds_history;
-    struct issue found = history[v->wave_ids[other] * HISTORY + seq % HISTORY];
+    struct issue *history = by_load ? m->vm_history : m->lds_history;
+    struct issue found = *issue_at(m, history, v->wave_ids[other], seq);
     m->fault.other_wave = (int32_t)other;
     m->fault.other_seq = (int32_t)seq;
     m->fault.other_by_load = by_load;

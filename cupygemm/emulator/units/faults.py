@@ -262,7 +262,7 @@ def _other_access(code: FaultCode, found: Any, group: Group, position: int) -> s
     if found.other_pc < 0 and not found.other_seq and not found.other_by_load:
         index = _other_wave(found, group, position)
         reads = code == FaultCode.RACE_WRITE_READ
-        issued = state.units["machine"].arrays["lds_history"][index].astype(np.int64)
+        issued = state.units["machine"].arrays["lds_history"][:, index].astype(np.int64)
         since = issued[issued[:, 0] > int(state.lds_passed[index])]
         pcs = dict.fromkeys(since[since[:, 0].argsort(), 1].tolist())
         texts = [instruction_at(state, pc) for pc in pcs]

@@ -24,5 +24,5 @@ def last_writer(state: State, workgroup: int, address: int) -> tuple[int, int] |
         return None
     writer, number = word >> 32 & 15, word & 0xFFFF_FFFF
     wave = machine.arrays["wave_ids"][workgroup, writer]
-    issued, pc = machine.arrays["lds_history"][wave, number % HISTORY]
+    issued, pc = machine.arrays["lds_history"][number % HISTORY, wave]
     return writer, int(pc) if issued == number else -1

@@ -83,7 +83,7 @@ class Machine:
         wave_ids[state.workgroup, state.wave_in_group] = np.arange(state.num_waves)
         self._point("wave_ids", wave_ids)
         for name in ("lds_history", "vm_history"):
-            self._point(name, np.zeros((state.num_waves, HISTORY, 2), np.uint32))
+            self._point(name, np.zeros((HISTORY, state.num_waves, 2), np.uint32))
         self._point("launched", exec_of(state))
         self._point("skipped", np.zeros(state.num_waves, np.uint64))
         self._point("skipped_at", np.zeros(state.num_waves, np.int64))
