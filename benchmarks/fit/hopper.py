@@ -131,7 +131,7 @@ def predict(constants: KernelConstants, subjects: Sequence[Subject]) -> Any:
     cycles = np.empty(len(subjects))
     for part in columns_of_subjects(subjects):
         of = pieces(part.configs, part.shapes, part.arch, constants)
-        cost = costs(part.configs, part.shapes, part.arch, of, constants, cold=part.cold)
+        cost = costs(part.shapes, of, constants, cold=part.cold)
         cycles[part.places] = cost.cycles
     return cycles
 

@@ -72,7 +72,7 @@ def table_of(rows: Sequence[Row], constants: KernelConstants) -> Table:
 def _of_part(part: Columns, constants: KernelConstants) -> tuple[Array, Array]:
     configs, shapes, arch = part.configs, part.shapes, part.arch
     of = pieces(configs, shapes, arch, constants)
-    cost = costs(configs, shapes, arch, of, constants, cold=part.cold)
+    cost = costs(shapes, of, constants, cold=part.cold)
     found = features(configs, shapes, arch, of, cost, cold=part.cold, by_sm=part.by_sm)
     return found, np.log(cost.cycles)
 

@@ -9,14 +9,18 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from cupygemm._backends.hopper.by_sm import can_place
 from cupygemm._backends.hopper.check import check
 from cupygemm._backends.hopper.config import HopperArch, HopperConfig, step_group
-from cupygemm._backends.hopper.cost import clusters_on, num_units
-from cupygemm._backends.hopper.cost_shapes import ConfigColumns, Shapes
+from cupygemm._backends.hopper.correction import Features, config_features
+from cupygemm._backends.hopper.cost import Tiles, clusters_on, tiles_of
+from cupygemm._backends.hopper.cost_fixed import FixedCosts, fixed_costs
+from cupygemm._backends.hopper.cost_shapes import ConfigColumns, Shapes, either, entries, shapes_of
 from cupygemm._backends.hopper.orientation import as_computed
 from cupygemm._backends.hopper.tile_rows import WIDTH_STEP
 from cupygemm._backends.hopper.tile_shapes import configs_for_product, transposed_widths
@@ -24,6 +28,34 @@ from cupygemm._records.problem import Epilogue, GemmProblem
 
 _PART_STEPS = 4  # the fewest steps of a part of k
 _WORDS = 1 << 31
+
+
+class Limits(NamedTuple):
+    """What the extents of a product must be for each configuration to be worth while.
+
+    Attributes
+    ----------
+    rows, columns : numpy.ndarray
+        A product must have more tiles along each axis: with fewer, half of the blocks of each
+        cluster would have no work.
+    narrower : numpy.ndarray
+        The columns of a cluster whose tiles are narrower by one step, and the same otherwise. They
+        must not be as many as those of this cluster. -1 if there are no such tiles.
+    least_units, most_units : numpy.ndarray
+        The fewest and the most units of work.
+    least_steps : numpy.ndarray
+        The fewest steps along k.
+    most_groups : numpy.ndarray
+        The most groups of steps of a tile that is cut.
+    """
+
+    rows: NDArray[np.int64]
+    columns: NDArray[np.int64]
+    narrower: NDArray[np.int64]
+    least_units: NDArray[np.int64]
+    most_units: NDArray[np.int64]
+    least_steps: NDArray[np.int64]
+    most_groups: NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,8 +69,14 @@ class Admissible:
         The elements of k that a kernel computes together.
     whole, can_cut, can_split : numpy.ndarray of bool
         Whether a kernel can compute whole tiles, cut tiles along k, and sum parts of k.
-    has_narrower : numpy.ndarray of bool
-        Whether there are tiles that are narrower by one step, and the same otherwise.
+    limits : Limits
+    fixed : FixedCosts
+        Of all configurations with whole tiles, then of all with tiles that are cut along k, then
+        of all with parts of k.
+    features : numpy.ndarray
+        The rows of `config_features`, in the same order.
+    can_place : numpy.ndarray of bool
+        Whether a kernel can give each SM the tile of its number, in the same order.
     """
 
     columns: ConfigColumns
@@ -46,7 +84,10 @@ class Admissible:
     whole: NDArray[np.bool_]
     can_cut: NDArray[np.bool_]
     can_split: NDArray[np.bool_]
-    has_narrower: NDArray[np.bool_]
+    limits: Limits
+    fixed: FixedCosts
+    features: Features
+    can_place: NDArray[np.bool_]
 
 
 def kind_of(problem: GemmProblem) -> GemmProblem:
@@ -91,13 +132,61 @@ def admissible(
             group_k = config.tile_k * step_group(config, problem)
             found.append((config, group_k, *accepted, config in of_widths))
     bases, groups, *flags = zip(*found, strict=True) if found else ((),) * 6
-    columns = (np.array(each, bool) for each in flags)
-    return Admissible(ConfigColumns(bases), np.array(groups, np.int64), *columns)
+    columns, count = ConfigColumns(bases), len(bases)
+    whole, can_cut, can_split, has_narrower = (np.array(each, bool) for each in flags)
+    one, zero = np.ones(count, np.int64), np.zeros(count, np.int64)
+    split_k, stream_k = np.concatenate([one, one, one + 1]), np.concatenate([zero, one, zero])
+    of_ways = columns.taken(np.tile(np.arange(count), 3), split_k, stream_k)
+    shapes = either(shapes_of(ways[False]), shapes_of(ways[True]), of_ways.transposed_c)
+    return Admissible(
+        columns,
+        np.array(groups, np.int64),
+        whole,
+        can_cut,
+        can_split & np.logical_not(columns.ping_pong),
+        limits=_limits(columns, has_narrower, arch),
+        fixed=fixed_costs(of_ways, shapes),
+        features=config_features(of_ways, shapes),
+        can_place=can_place(of_ways),
+    )
 
 
-def divisions(
-    found: Admissible, shapes: Shapes, arch: HopperArch
-) -> tuple[ConfigColumns, NDArray[np.int64]]:
+def _limits(c: ConfigColumns, has_narrower: NDArray[np.bool_], arch: HopperArch) -> Limits:
+    clusters = clusters_on(arch, c.cluster_size)
+    narrower = np.maximum(WIDTH_STEP, c.tile_n - WIDTH_STEP) * c.cluster_n
+    fits = (_WORDS - 1) // c.cluster_size
+    divides_k = c.cluster_k > 1  # among the blocks of clusters that run at once
+    return Limits(
+        rows=c.cluster_m // 2,
+        columns=c.cluster_n // 2,
+        narrower=np.where(has_narrower, narrower, -1),
+        least_units=np.where(c.ping_pong, clusters + 1, 0),
+        most_units=np.where(divides_k, np.minimum(fits, clusters), fits),
+        least_steps=np.where(divides_k, c.cluster_k, 0),
+        most_groups=(_WORDS - 1) // clusters,
+    )
+
+
+class Divisions(NamedTuple):
+    """Kernels that can compute a product, each with its division of k.
+
+    Attributes
+    ----------
+    columns : ConfigColumns
+    tiles : Tiles
+    rows : numpy.ndarray
+        The configuration of each kernel, as a row of `Admissible.columns`.
+    ways : numpy.ndarray
+        The same with its way of division, as a row of `Admissible.fixed`.
+    """
+
+    columns: ConfigColumns
+    tiles: Tiles
+    rows: NDArray[np.int64]
+    ways: NDArray[np.int64]
+
+
+def divisions(found: Admissible, shapes: Shapes, arch: HopperArch) -> Divisions:
     """Return the kernels that can compute a product: with whole tiles, with stream-K, in parts.
 
     The parts fill the SMs once or twice; there are fewer if they would be shorter than four steps.
@@ -110,39 +199,31 @@ def divisions(
     shapes : Shapes
         With a number, or one entry for each of the configurations.
     arch : HopperArch
-
-    Returns
-    -------
-    columns : ConfigColumns
-    rows : numpy.ndarray
-        The configuration of each kernel.
     """
-    c = found.columns
-    busy = _has_work(shapes.m, c.tile_m, c.cluster_m) & _has_work(shapes.n, c.tile_n, c.cluster_n)
-    units, clusters = num_units(c, shapes), clusters_on(arch, c.cluster_size)
-    busy &= (units * c.cluster_size < _WORDS) & (~c.ping_pong | (units > clusters))
-    across = -(-shapes.n // (c.tile_n * c.cluster_n))
-    narrower = np.maximum(WIDTH_STEP, c.tile_n - WIDTH_STEP) * c.cluster_n
-    busy &= ~(found.has_narrower & (-(-shapes.n // narrower) == across))
-    steps = -(-shapes.k // c.tile_k)
-    busy &= (c.cluster_k == 1) | ((units <= clusters) & (steps >= c.cluster_k))
+    c, of, tiles = found.columns, found.limits, tiles_of(found.columns, shapes, arch)
+    units, clusters, steps = tiles.units, tiles.clusters, tiles.steps
+    busy = (tiles.rows > of.rows) & (tiles.columns > of.columns)
+    busy &= (units >= of.least_units) & (units <= of.most_units)
+    busy &= -(-shapes.n // of.narrower) != tiles.across
+    busy &= steps >= of.least_steps
     groups = -(-shapes.k // found.group_k)
     cut = busy & found.can_cut & (units % clusters > 0)
-    cut &= (2 * clusters * groups < 2 * _WORDS) & (units * groups >= clusters)
-    once = np.minimum(clusters // units, steps // _PART_STEPS)
-    twice = np.minimum(2 * clusters // units, steps // _PART_STEPS)
-    split = busy & found.can_split & ~c.ping_pong
+    cut &= (groups <= of.most_groups) & (units * groups >= clusters)
+    most_parts = steps // _PART_STEPS
+    once = np.minimum(clusters // units, most_parts)
+    twice = np.minimum(2 * clusters // units, most_parts)
+    split = busy & found.can_split
     whole_rows, cut_rows = np.flatnonzero(busy & found.whole), np.flatnonzero(cut)
     once_rows = np.flatnonzero(split & (once >= 2))
     twice_rows = np.flatnonzero(split & (twice >= 2) & (twice > once))
     rows = np.concatenate([whole_rows, cut_rows, once_rows, twice_rows])
-    split_k, stream_k = np.ones_like(rows), np.zeros_like(rows)
-    first = len(whole_rows)
+    split_k, stream_k, ways = np.ones_like(rows), np.zeros_like(rows), rows.copy()
+    first, count = len(whole_rows), len(c.rows)
     stream_k[first : first + len(cut_rows)] = clusters[cut_rows]
+    ways[first : first + len(cut_rows)] += count
     first += len(cut_rows)
     split_k[first:] = np.concatenate([once[once_rows], twice[twice_rows]])
-    return c.taken(rows, split_k, stream_k), rows
-
-
-def _has_work(extent: int, tile: NDArray[np.int64], blocks: NDArray[np.int64]) -> NDArray[np.bool_]:
-    return np.asarray((blocks == 1) | (-(-extent // tile) > blocks // 2))
+    ways[first:] += 2 * count
+    divided = entries(tiles, rows)
+    divided = divided._replace(units=divided.units * split_k)
+    return Divisions(c.taken(rows, split_k, stream_k), divided, rows, ways)

@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 
 from cupygemm._backends.hopper.config import HopperArch
-from cupygemm._backends.hopper.cost import Config, moved_bytes, num_units
+from cupygemm._backends.hopper.cost import num_units
+from cupygemm._backends.hopper.cost_fixed import Config
 from cupygemm._backends.hopper.cost_shapes import Number, Shapes
 from cupygemm._records.problem import GemmProblem
 
@@ -32,18 +33,30 @@ _GLOBAL_BYTES = 36  # bits, and a counter
 
 
 def runs_by_sm(configs: Config, shapes: Shapes, arch: HopperArch) -> Number:
-    """Return whether kernels of one product give each SM the tile of its number.
+    """Return whether kernels of one product give each SM the tile of its number."""
+    return can_place(configs) & places(shapes, num_units(configs, shapes), arch)
+
+
+def can_place(configs: Config) -> Number:
+    """Return whether kernels can give each SM the tile of its number.
 
     Their blocks take more than half of an SM's shared memory, so no two are on one.
     """
-    c, s = configs, shapes
-    blocks = num_units(c, s)
+    c = configs
     alone = (c.cluster_size == 1) & (c.split_k == 1) & (c.stream_k == 0)
-    plain = np.logical_not(c.promote) & np.logical_not(c.mma_sync) & np.logical_not(c.ping_pong)
+    special = np.logical_or(np.logical_or(c.promote, c.mma_sync), c.ping_pong)
+    return alone & np.logical_not(special)
+
+
+def places(shapes: Shapes, blocks: Number, arch: HopperArch) -> Number:
+    """Return whether it is worth while for a product, in so many blocks."""
+    s = shapes
+    suits = (s.size == 2) & (s.moved_bytes >= _LEAST_BYTES * arch.l2_bytes)
+    if suits is False or not arch.places_by_sm:
+        return False
     some = (blocks >= _LEAST_BLOCKS * arch.num_sms) & (blocks <= arch.num_sms)
-    large = moved_bytes(s) >= _LEAST_BYTES * arch.l2_bytes
-    few = (np.minimum(s.m, s.n) <= _MOST_ROWS) & (s.size == 2) & np.logical_not(s.has_batch)
-    return alone & plain & some & large & few & arch.places_by_sm
+    few = np.minimum(s.m, s.n) <= _MOST_ROWS
+    return some & few & suits & np.logical_not(s.has_batch)
 
 
 def can_repeat(problem: GemmProblem) -> bool:

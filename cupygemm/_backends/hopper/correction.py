@@ -21,13 +21,14 @@ from numpy.typing import NDArray
 
 from cupygemm._backends.hopper.config import SLAB_BYTES, HopperArch
 from cupygemm._backends.hopper.cost import Cost, Pieces
-from cupygemm._backends.hopper.cost_shapes import ConfigColumns, Number, Shapes
+from cupygemm._backends.hopper.cost_shapes import ConfigColumns, Number, Rows, Shapes, entries
 
 Matrix = NDArray[np.float64]
-_UNITS = 32  # at a time: BLAS would wake other cores for larger products, which takes longer
+Features = NDArray[np.float32]
+_ROWS = 48  # at a time: BLAS would wake other cores for larger products, which takes longer
 PATH = Path(__file__).with_name("correction.json")
 """Where the weights are."""
-FEATURES = (
+OF_CONFIGS = (
     "tile_m",
     "tile_n",
     "tile_k",
@@ -40,20 +41,25 @@ FEATURES = (
     "transposed",
     "ping-pong",
     "stream_k",
-    "split_k",
     "k is split",
+    "cluster_k",
+)
+"""The inputs of the network that no extent changes. Extents, counts and ratios are logarithms."""
+_OF_COST = ("cold", "memory over all", "cycles")
+FEATURES = (
+    *OF_CONFIGS,
+    "split_k",
     "active",
     "uneven",
     "rounds",
     "steps",
     "mma over L2",
-    "memory over all",
-    "cycles",
+    "useful m",
+    "useful n",
+    "by SM",
     "m",
     "n",
     "k",
-    "useful m",
-    "useful n",
     "a along k",
     "b along k",
     "a crosses",
@@ -63,14 +69,10 @@ FEATURES = (
     "size",
     "out size",
     "batch",
-    "cold",
-    "cluster_k",
     "memory",
-    "by SM",
+    *_OF_COST,
 )
-"""The inputs of the network. Extents, counts and ratios are logarithms."""
-_COLD = FEATURES.index("cold")
-_COST_COLUMNS = FEATURES.index("memory over all"), FEATURES.index("cycles")
+"""All inputs of the network; the last ones differ between warm and cold operands."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,17 +97,38 @@ class Network:
     out: NDArray[np.float32]
     bias: float
 
-    def __call__(self, features: Matrix) -> Matrix:
-        """Return the logarithms of factors for rows of features."""
-        inputs = ((features - self.mean) / self.deviation).astype(self.hidden.dtype)
-        total = np.full(len(inputs), self.bias)
-        for first in range(0, len(self.out), _UNITS):
-            units = slice(first, first + _UNITS)
-            activity = inputs @ self.hidden[:, units]
-            activity += self.hidden_bias[units]
-            np.tanh(activity, out=activity)
-            total += activity @ self.out[units]
-        return total
+    def __call__(self, features: Features, *others: Features) -> Matrix:
+        """Return the logarithms of factors for rows of features.
+
+        Parameters
+        ----------
+        features : numpy.ndarray
+            Rows of `FEATURES`.
+        *others : numpy.ndarray
+            Other values of the features that depend on the cost. The result is the mean of the
+            logarithms with `features` and with each of these instead.
+        """
+        hidden, hidden_bias = self._of_features
+        count = len(_OF_COST)
+        changes = [other - features[:, -count:] for other in others]
+        result = np.empty(len(features))
+        for first in range(0, len(features), _ROWS):
+            rows = slice(first, first + _ROWS)
+            sums = features[rows] @ hidden
+            sums += hidden_bias
+            states = [sums, *(sums + change[rows] @ hidden[-count:] for change in changes)]
+            activity, *rest = (np.tanh(state, out=state) for state in states)
+            for each in rest:
+                activity += each
+            result[rows] = activity @ self.out
+        return result / (1 + len(others)) + self.bias
+
+    @functools.cached_property
+    def _of_features(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Return the weights and the bias of features that mean and deviation are not taken of."""
+        hidden = self.hidden / self.deviation[:, None]
+        bias = self.hidden_bias - self.mean @ hidden
+        return hidden.astype(np.float32), bias.astype(np.float32)
 
 
 @functools.cache
@@ -154,26 +177,13 @@ def to_json(weights: Network, origin: Mapping[str, Any]) -> str:
     return "{\n" + lines.replace("], [", "],\n [") + "\n}\n"
 
 
-def features(
-    configs: ConfigColumns,
-    shapes: Shapes,
-    arch: HopperArch,
-    of: Pieces,
-    cost: Cost,
-    *,
-    cold: bool,
-    by_sm: Number = False,
-) -> Matrix:
-    """Return a row of `FEATURES` for each kernel, of at most about one in size.
-
-    `by_sm` says which kernels give each SM the tile of its number.
-    """
-    c, s = configs, shapes
-    rows, columns = c.tile_m * c.cluster_m, c.tile_n * c.cluster_n
+def config_features(configs: ConfigColumns, shapes: Shapes) -> Features:
+    """Return a row of `OF_CONFIGS` for each kernel; of `shapes`, only the size counts."""
+    c = configs
     values = (
         np.log2(c.tile_m / 64),
         c.tile_n / 128,
-        np.log2(c.tile_k * s.size / SLAB_BYTES),
+        np.log2(c.tile_k * shapes.size / SLAB_BYTES),
         c.num_consumers == 1,
         c.num_consumers == 3,
         np.log2(c.cluster_m),
@@ -183,19 +193,61 @@ def features(
         c.transposed_c,
         c.ping_pong,
         c.stream_k > 0,
-        np.log2(c.split_k),
         c.split_k > 1,
-        of.active / arch.num_sms,
-        of.whole * of.clusters / of.units - 1,
-        np.log2(of.whole) / 2,
-        np.log2(of.steps) / 2 - 3,
-        np.clip(np.log2(of.tile.mma / of.tile.l2), -2, 2),
-        *_of_cost(cost),
+        np.log2(c.cluster_k),
+    )
+    return np.stack(values, axis=1).astype(np.float32)
+
+
+def features(
+    configs: ConfigColumns,
+    shapes: Shapes,
+    arch: HopperArch,
+    of: Pieces,
+    cost: Cost,
+    *,
+    cold: bool,
+    by_sm: Number = False,
+    of_configs: Features | None = None,
+    rows: Rows = slice(None),
+) -> Features:
+    """Return a row of `FEATURES` for kernels, of at most about one in size.
+
+    Parameters
+    ----------
+    configs : ConfigColumns
+    shapes : Shapes
+    arch : HopperArch
+    of : Pieces
+    cost : Cost
+    cold : bool
+    by_sm : numpy.ndarray or bool
+        Which of the kernels give each SM the tile of its number.
+    of_configs : numpy.ndarray, optional
+        The rows of `config_features`, where they are known.
+    rows : numpy.ndarray or slice
+        The kernels that count, of those in `configs`, `shapes`, `of` and `cost`. The other
+        arguments have only these.
+    """
+    c, tiles, tile = configs.at(rows), of.tiles, of.tile
+    s, active, whole, clusters, units, steps, mma, l2 = entries(
+        (shapes, of.active, of.whole, tiles.clusters, tiles.units, of.steps, tile.mma, tile.l2),
+        rows,
+    )
+    of_m, of_n = c.tile_m * c.cluster_m, c.tile_n * c.cluster_n
+    values = (
+        np.log2(c.split_k),
+        active / arch.num_sms,
+        whole * clusters / units - 1,
+        np.log2(whole) / 2,
+        np.log2(steps) / 2 - 3,
+        np.minimum(2, np.maximum(-2, np.log2(mma / l2))),
+        s.m / (-(-s.m // of_m) * of_m),
+        s.n / (-(-s.n // of_n) * of_n),
+        by_sm,
         np.log2(s.m) / 3 - 3,
         np.log2(s.n) / 3 - 4,
         np.log2(s.k) / 2 - 5,
-        s.m / (-(-s.m // rows) * rows),
-        s.n / (-(-s.n // columns) * columns),
         s.a_along_k,
         s.b_along_k,
         s.a_crosses,
@@ -205,27 +257,22 @@ def features(
         np.log2(s.size) - 1,
         np.log2(s.out_size) - 1,
         s.has_batch,
-        cold,
-        np.log2(c.cluster_k),
         np.log2(arch.hbm_bytes_per_clock / 2048),
-        by_sm,
     )
-    table = np.empty((len(c.rows), len(FEATURES)))
-    for column, value in enumerate(values):
+    table = np.empty((len(c.rows), len(FEATURES)), np.float32)
+    first = len(OF_CONFIGS)
+    table[:, :first] = config_features(c, s) if of_configs is None else of_configs
+    for column, value in enumerate(values, first):
         table[:, column] = value
+    table[:, -len(_OF_COST) :] = cost_features(cost, cold=cold, rows=rows)
     return table
 
 
-def cold_features(warm: Matrix, cost: Cost) -> Matrix:
-    """Return the features of kernels with cold operands, by those with warm ones and the cost."""
-    table = warm.copy()
-    table[:, _COLD] = True
-    for column, value in zip(_COST_COLUMNS, _of_cost(cost), strict=True):
-        table[:, column] = value
+def cost_features(cost: Cost, *, cold: bool, rows: Rows = slice(None)) -> Features:
+    """Return the features that depend on the modelled cost, the last ones of `FEATURES`."""
+    cycles, memory = cost.cycles[rows], cost.memory[rows]
+    table = np.empty((len(cycles), len(_OF_COST)), np.float32)
+    table[:, 0] = cold
+    table[:, 1] = np.minimum(2, np.maximum(-4, np.log2(memory / cycles) + 1)) / 2
+    table[:, 2] = np.log2(cycles) / 3 - 5
     return table
-
-
-def _of_cost(cost: Cost) -> tuple[Number, Number]:
-    """Return the features that depend on the modelled cost."""
-    memory = np.clip(np.log2(cost.memory / cost.cycles) + 1, -4, 2) / 2
-    return memory, np.log2(cost.cycles) / 3 - 5

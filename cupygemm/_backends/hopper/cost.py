@@ -12,26 +12,18 @@ All functions take numbers or columns of them, see `cupygemm._backends.hopper.co
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cupygemm._backends.hopper.config import (
-    BLOCK_ROWS,
-    LINE_BYTES,
-    MAX_CLUSTER,
-    SLAB_BYTES,
-    HopperArch,
-    HopperConfig,
-)
+from cupygemm._backends.hopper.config import LINE_BYTES, MAX_CLUSTER, HopperArch, HopperConfig
 from cupygemm._backends.hopper.constants import KERNELS
 from cupygemm._backends.hopper.cost_constants import KernelConstants
-from cupygemm._backends.hopper.cost_shapes import ConfigColumns, Number, Shapes, shapes_of
+from cupygemm._backends.hopper.cost_fixed import Config, FixedCosts, fixed_costs
+from cupygemm._backends.hopper.cost_shapes import Number, Shapes, shapes_of
 from cupygemm._records.problem import GemmProblem
 
-Config = HopperConfig | ConfigColumns
 _SLICES = 96  # of L2
 
 
@@ -85,13 +77,40 @@ class Cost(NamedTuple):
         return "memory" if self.of_memory else "tensor cores" if self.of_tensor_cores else "L2"
 
 
+class Tiles(NamedTuple):
+    """How a product is divided into tiles.
+
+    Attributes
+    ----------
+    rows, columns : int
+        The tiles of blocks along each axis.
+    across : int
+        The tiles of clusters along the kernel's n.
+    units : int
+        The units of work for clusters: tiles times batch times parts of k.
+    clusters : int
+        The clusters that fit on the GPU.
+    steps : int
+        The steps of a tile along k.
+    """
+
+    rows: Number
+    columns: Number
+    across: Number
+    units: Number
+    clusters: Number
+    steps: Number
+
+
 class Pieces(NamedTuple):
     """What the cost of a product is put together from.
 
     Attributes
     ----------
-    clusters, units, active : int
-        The clusters that fit on the GPU, the units of work, and the blocks at work at a time.
+    fixed : FixedCosts
+    tiles : Tiles
+    active : int
+        The blocks at work at a time.
     whole, rounds : float
         The tiles that an SM stores, and the rounds of tiles that it computes.
     steps : float
@@ -99,18 +118,26 @@ class Pieces(NamedTuple):
     tile : TileCost
     compute : float
         The cycles of the SM with the most tiles.
+    memory_bytes : float
+        What the memory reads and writes.
+    slower, few : float
+        The factors of the memory's time where SMs are idle, and where so few ask for what L2 does
+        not hold.
     added : float
         The cycles of the kernel that adds parts of k.
     """
 
-    clusters: Number
-    units: Number
+    fixed: FixedCosts
+    tiles: Tiles
     active: Number
     whole: Number
     rounds: Number
     steps: Number
     tile: TileCost
     compute: Number
+    memory_bytes: Number
+    slower: Number
+    few: Number
     added: Number
 
 
@@ -122,11 +149,16 @@ def kernel_cost(
 ) -> Cost:
     """Return the cost of one product by one kernel, with what L2 keeps from call to call."""
     shapes = shapes_of(problem)
-    return costs(config, shapes, arch, pieces(config, shapes, arch, constants), constants)
+    return costs(shapes, pieces(config, shapes, arch, constants), constants)
 
 
 def pieces(
-    configs: Config, shapes: Shapes, arch: HopperArch, constants: KernelConstants = KERNELS
+    configs: Config,
+    shapes: Shapes,
+    arch: HopperArch,
+    constants: KernelConstants = KERNELS,
+    tiles: Tiles | None = None,
+    fixed: FixedCosts | None = None,
 ) -> Pieces:
     """Return what the costs of products by kernels consist of.
 
@@ -137,90 +169,93 @@ def pieces(
     shapes : Shapes
     arch : HopperArch
     constants : KernelConstants
+    tiles : Tiles, optional
+    fixed : FixedCosts, optional
+        Those of the kernels, where they are known.
     """
     c, s = configs, shapes
-    clusters = clusters_on(arch, c.cluster_size)
-    units = num_units(c, s)
+    t = tiles_of(c, s, arch) if tiles is None else tiles
+    f = fixed_costs(c, s, constants) if fixed is None else fixed
+    clusters, units = t.clusters, t.units
+    active = _blocks_at_work(c, t)
+    tile = _tile_costs(c, s, t, f, active, constants)
     whole = -(-units // clusters)
-    cuts = c.stream_k > 0
-    rounds = np.where(cuts, units / clusters, whole)
-    steps = -(-s.k // c.tile_k) / (c.split_k * c.cluster_k)
-    tile = tile_costs(c, s, arch, units, constants)
+    rounds = np.where(c.stream_k > 0, units / clusters, whole)
+    steps = t.steps / (c.split_k * c.cluster_k)
     # Consumers that take turns store all tiles but the last one while they multiply.
-    hidden = np.where(c.ping_pong, np.minimum(tile.epilogue, steps * tile.step), 0.0)
+    hidden = c.ping_pong * np.minimum(tile.epilogue, steps * tile.step)
     compute = rounds * steps * tile.step + whole * tile.epilogue - (whole - 1) * hidden
-    sums = 4 * c.tile_m * c.tile_n / constants.sum_bytes
-    collected = constants.wait + sums * (1 + np.maximum(1.0, clusters / units))
-    parts = s.m * s.n * s.num_batches * c.split_k
-    adding = constants.add + parts * s.part_size / constants.add_bytes
+    collected = f.wait + f.sums * (1 + np.maximum(1.0, clusters / units))
+    added_bytes = c.split_k * (s.num_results * s.part_size)
+    adding = constants.add + added_bytes / constants.add_bytes
     return Pieces(
-        clusters=clusters,
-        units=units,
-        active=_blocks_at_work(c, arch, units),
+        fixed=f,
+        tiles=t,
+        active=active,
         whole=whole,
         rounds=rounds,
         steps=steps,
         tile=tile,
-        compute=compute + np.where(cuts, collected, 0.0),
-        added=np.where(c.split_k > 1, adding, 0.0),
+        compute=compute + collected,
+        memory_bytes=_memory_bytes(s, constants, f.strip_a, f.strip_b),
+        slower=1 + f.idle * np.maximum(0.0, 1 - active / arch.num_sms),
+        few=np.maximum(1.0, constants.memory / (constants.memory_of_sm * active)),
+        added=(c.split_k > 1) * adding,
     )
 
 
 def costs(
-    configs: Config,
-    shapes: Shapes,
-    arch: HopperArch,
-    of: Pieces,
-    constants: KernelConstants = KERNELS,
-    *,
-    cold: bool = False,
+    shapes: Shapes, of: Pieces, constants: KernelConstants = KERNELS, *, cold: bool = False
 ) -> Cost:
     """Return the costs of products; L2 holds nothing of `cold` operands, however small."""
-    c, s = configs, shapes
-    cuts = c.stream_k > 0
-    strips = (c.tile_m * c.cluster_m * s.size, c.tile_n * c.cluster_n * s.size)
-    idle = np.where(c.cluster_size == 1, constants.idle_alone, constants.idle_in_clusters)
-    slower = 1 + idle * np.maximum(0.0, 1 - of.active / arch.num_sms)
-    few = np.maximum(1.0, constants.memory / (constants.memory_of_sm * of.active))
-    moved = moved_bytes(s)
-    share = 1.0 if cold else _between(moved, constants.cold_bytes_none, constants.cold_bytes_all)
-    slower = np.maximum(slower, 1 + share * (few - 1))
-    memory = memory_cycles(s, strips, constants, cold=cold) * slower
-    memory = memory * np.where(cuts, 1 + constants.stream_memory, 1.0)
-    cycles = total(c, of.compute, memory, constants) * np.where(cuts, constants.cut, 1.0)
+    limits = constants.cold_bytes_none, constants.cold_bytes_all
+    share = 1.0 if cold else _between(shapes.moved_bytes, *limits)
+    slower = np.maximum(of.slower, 1 + share * (of.few - 1))
+    memory = of.memory_bytes / _memory_rate(shapes, constants, cold=cold) * slower
+    memory = memory * of.fixed.stream_memory
+    cycles = total(of.fixed.launch, of.compute, memory, constants) * of.fixed.cut
     return Cost(cycles + of.added, of.rounds, memory > of.compute, of.tile.of_tensor_cores, memory)
 
 
-def tile_costs(
+def tile_costs(configs: Config, shapes: Shapes, arch: HopperArch, units: Number) -> TileCost:
+    """Return the costs of one tile of kernels with `units` tiles of clusters in all."""
+    tiles = tiles_of(configs, shapes, arch)._replace(units=units)
+    active = _blocks_at_work(configs, tiles)
+    return _tile_costs(configs, shapes, tiles, fixed_costs(configs, shapes), active, KERNELS)
+
+
+def _tile_costs(
     configs: Config,
     shapes: Shapes,
-    arch: HopperArch,
-    units: Number,
-    constants: KernelConstants = KERNELS,
+    tiles: Tiles,
+    fixed: FixedCosts,
+    active: Number,
+    constants: KernelConstants,
 ) -> TileCost:
-    """Return the costs of one tile of kernels with `units` tiles of clusters in all."""
+    f = fixed
+    alone = (configs.cluster_size == 1) & (tiles.units > tiles.clusters)
+    mma = np.where(alone, f.mma_alone, f.mma)
+    l2 = _load_cycles(configs, shapes, tiles, f, active, constants)
+    power = constants.power * np.minimum(1.0, shapes.heating_work / constants.long_work)
+    slower = np.where(alone, 1 + power * constants.power_alone, 1 + power)
+    step = np.maximum(mma, l2) + constants.step + f.meeting
+    return TileCost(step * slower, f.epilogue, mma, l2)
+
+
+def tiles_of(configs: Config, shapes: Shapes, arch: HopperArch) -> Tiles:
+    """Return how products are divided into tiles."""
     c, s = configs, shapes
-    is_f64 = bool(np.all(c.mma_sync))
-    alone = (c.cluster_size == 1) & (units > clusters_on(arch, c.cluster_size))
-    mma = _multiply_cycles(c, s, constants, alone, is_f64=is_f64)
-    l2 = _load_cycles(c, s, _blocks_at_work(c, arch, units), constants)
-    work = s.m * s.n * (s.k * s.num_batches * 1.0) * s.size
-    power = constants.power * np.minimum(1.0, work / constants.long_work)
-    power = power * np.where(alone, constants.power_alone, 1.0)
-    slower = 1 if is_f64 else 1 + power
-    stored: Number = np.where(c.split_k > 1, s.part_size, s.out_size)
-    rate = constants.epilogue_bytes_f64 if is_f64 else constants.epilogue_bytes
-    stores = c.tile_m * c.tile_n * stored / (rate * c.cluster_k)
-    stores = stores * np.where(c.transposed_c, constants.transposed_c, 1.0)
-    stores = stores * np.where(c.epilogue_buffers == 1, constants.one_buffer, 1.0)
-    epilogue = constants.epilogue + stores + np.where(c.cluster_size > 1, constants.cluster, 0.0)
-    sums = 4 * c.tile_m * c.tile_n * (1 - 1 / c.cluster_k) / constants.exchange_bytes
-    epilogue = epilogue + np.where(c.cluster_k > 1, constants.exchange + sums, 0.0)
-    slabs = c.tile_k * s.size / SLAB_BYTES
-    meeting = _table(constants, "meeting")[c.cluster_m * c.cluster_n] * slabs
-    meeting = meeting * np.where(c.num_consumers == 1, constants.meeting_alone, 1.0)
-    step = np.maximum(mma, l2) + constants.step + meeting
-    return TileCost(step * slower, epilogue, mma, l2)
+    minus_m, minus_n = -s.m, -s.n  # x // y rounds down, so what is negative is rounded up
+    across = -(minus_n // (c.tile_n * c.cluster_n))
+    down = -(minus_m // (c.tile_m * c.cluster_m))
+    return Tiles(
+        rows=-(minus_m // c.tile_m),
+        columns=-(minus_n // c.tile_n),
+        across=across,
+        units=down * across * (s.num_batches * c.split_k),
+        clusters=clusters_on(arch, c.cluster_size),
+        steps=-(-s.k // c.tile_k),
+    )
 
 
 def num_units(configs: Config, shapes: Shapes) -> Number:
@@ -228,7 +263,7 @@ def num_units(configs: Config, shapes: Shapes) -> Number:
     c, s = configs, shapes
     tiles_m = -(-s.m // (c.tile_m * c.cluster_m))
     tiles_n = -(-s.n // (c.tile_n * c.cluster_n))
-    return tiles_m * tiles_n * s.num_batches * c.split_k
+    return tiles_m * tiles_n * (s.num_batches * c.split_k)
 
 
 def clusters_on(arch: HopperArch, sizes: Number) -> Number:
@@ -241,34 +276,20 @@ def _clusters(arch: HopperArch) -> NDArray[np.int64]:
     return np.array([0, *(arch.num_clusters(size) for size in range(1, MAX_CLUSTER + 1))])
 
 
-def _blocks_at_work(configs: Config, arch: HopperArch, units: Number) -> Number:
+def _blocks_at_work(configs: Config, tiles: Tiles) -> Number:
     """Return how many blocks compute at a time."""
-    clusters = clusters_on(arch, configs.cluster_size)
+    clusters, units = tiles.clusters, tiles.units
     busy = np.where(configs.stream_k > 0, clusters, np.minimum(units, clusters))
     return busy * configs.cluster_size
 
 
-def _multiply_cycles(
-    configs: Config, shapes: Shapes, constants: KernelConstants, alone: Number, *, is_f64: bool
-) -> Number:
-    """Return the cycles of the tensor cores in one step."""
-    c = configs
-    lone_step = np.where(c.num_consumers == 1, constants.lone_step, 0.0)
-    multiply_adds = c.tile_m * c.tile_n * c.tile_k
-    if is_f64:
-        return _table(constants, "mma_f64")[c.num_consumers] * multiply_adds / 128 + lone_step
-    cycles = constants.mma * multiply_adds * shapes.size / (64 * 2 * 32)
-    narrow = 1 + constants.below_128 * (2 - c.tile_n / 64)
-    lone_block = c.promote & (c.tile_m == BLOCK_ROWS * c.num_consumers)
-    single = alone & ~np.logical_or(c.transposed_c, shapes.from_registers)
-    of_consumers = np.where(single, constants.alone, 1.0)
-    of_consumers = np.where(c.num_consumers == 3, constants.three_consumers, of_consumers)
-    cycles = cycles * np.where(c.tile_n < 128, narrow, 1.0) * of_consumers
-    return cycles * np.where(lone_block, constants.lone_block, 1.0) + lone_step
-
-
 def _load_cycles(
-    configs: Config, shapes: Shapes, active: Number, constants: KernelConstants
+    configs: Config,
+    shapes: Shapes,
+    tiles: Tiles,
+    fixed: FixedCosts,
+    active: Number,
+    constants: KernelConstants,
 ) -> Number:
     """Return the cycles of the path from L2 in one step, while `active` blocks compute.
 
@@ -276,55 +297,40 @@ def _load_cycles(
     is read from one slice of L2, once for nearly every request, because few requests are merged.
     The fewer different lines are requested at a time, the less evenly they spread over the slices.
     """
-    c, s = configs, shapes
+    c, s, f = configs, shapes, fixed
     step_bytes = c.tile_k * s.size
-    alone = c.cluster_size == 1
-    merged = np.where(alone, constants.merged_alone, constants.merged_in_clusters)
-    taken: Number = 0.0
-    asked: Number = 0.0
-    of_slices: Number = 0.0
-    a_in_flight, b_in_flight = _tiles_in_flight(c, s, active)
-    for most, crosses, camps, along_k, tile, shares, in_flight in (
-        (s.a_indices, s.a_crosses, s.a_camps, s.a_along_k, c.tile_m, c.cluster_n, a_in_flight),
-        (s.b_indices, s.b_crosses, s.b_camps, s.b_along_k, c.tile_n, c.cluster_m, b_in_flight),
+    step_lines = step_bytes / (LINE_BYTES * _SLICES)
+    a_in_flight, b_in_flight = _tiles_in_flight(c, tiles, s.num_batches, active)
+    taken: list[Number] = []
+    asked: list[Number] = []
+    of_slices: list[Number] = []
+    of_a = s.a_indices, s.a_along_k, s.a_crosses, s.a_camps
+    of_b = s.b_indices, s.b_along_k, s.b_crosses, s.b_camps
+    for tile, shares, (most, along_k, crosses, camps), narrow, crossed, in_flight in (
+        (c.tile_m, c.cluster_n, of_a, f.narrow_a, f.crossed_a, a_in_flight),
+        (c.tile_n, c.cluster_m, of_b, f.narrow_b, f.crossed_b, b_in_flight),
     ):
-        across = np.logical_not(along_k)
-        indices = np.minimum(tile, most)
-        indices = indices * np.where(across & (tile % BLOCK_ROWS > 0), 1 + constants.narrow, 1.0)
-        camping = np.where(across, constants.camping_across, constants.camping_along_k) * camps
+        indices = np.minimum(tile, most) * narrow
+        camping = _if(along_k, constants.camping_along_k, constants.camping_across) * camps
         more_in_l2 = crosses * constants.lines_l2 + camping
-        more_sent = crosses * np.where(shares == 1, constants.lines, constants.lines_sent)
-        taken = taken + indices * (1 + more_sent)
-        asked = asked + indices / shares * (1 + crosses * constants.lines)
-        of_slice = in_flight * indices * step_bytes / LINE_BYTES * (1 + more_in_l2) / _SLICES
-        requests = np.maximum(1.0, active / in_flight / shares) ** merged  # for each line
-        of_slices = of_slices + requests * (of_slice + constants.uneven * np.sqrt(of_slice))
-    of_sm = step_bytes * np.maximum(taken, asked) / constants.l2_of_sm
-    cycles = np.maximum(of_sm, constants.slice_clocks * of_slices)
-    cycles = cycles * (1 + _table(constants, "sent")[c.cluster_m * c.cluster_n])
-    cycles = cycles * np.where(s.has_batch, constants.batch, 1.0)
-    return np.maximum(cycles, constants.issue + constants.issue_box * _boxes(c, s))
+        taken.append(indices * (1 + crosses * crossed))
+        asked.append(indices / shares * (1 + crosses * constants.lines))
+        of_slice = in_flight * indices * step_lines * (1 + more_in_l2)
+        requests = np.maximum(1.0, active / (in_flight * shares)) ** f.merged  # for each line
+        of_slices.append(requests * (of_slice + constants.uneven * np.sqrt(of_slice)))
+    (taken_a, taken_b), (asked_a, asked_b), (slices_a, slices_b) = taken, asked, of_slices
+    of_sm = step_bytes * np.maximum(taken_a + taken_b, asked_a + asked_b) / constants.l2_of_sm
+    cycles = np.maximum(of_sm, constants.slice_clocks * (slices_a + slices_b)) * f.sent
+    cycles = cycles * _if(s.has_batch, constants.batch, 1.0)
+    return np.maximum(cycles, f.issue)
 
 
-def _boxes(configs: Config, shapes: Shapes) -> Number:
-    """Return the number of TMA boxes that a block loads in one step. One thread issues them all."""
-    c, slab_k = configs, SLAB_BYTES // shapes.size
-    count: Number = 0
-    for tile, along_k, shares in (
-        (c.tile_m, shapes.a_along_k, c.cluster_n),
-        (c.tile_n, shapes.b_along_k, c.cluster_m),
-    ):
-        by_boxes = (tile % (shares * slab_k)) == 0
-        blocks = -(-tile // slab_k) // np.where(by_boxes, shares, 1)
-        count = count + np.where(along_k, 1, blocks)
-    return count * c.tile_k // slab_k
-
-
-def _tiles_in_flight(configs: Config, shapes: Shapes, active: Number) -> tuple[Number, Number]:
+def _tiles_in_flight(
+    configs: Config, tiles: Tiles, batches: Number, active: Number
+) -> tuple[Number, Number]:
     """Return how many different tiles of A and of B are loaded while `active` blocks compute."""
-    c, s = configs, shapes
-    rows, columns = -(-s.m // c.tile_m), -(-s.n // c.tile_n)
-    matrices = c.split_k * c.cluster_k * s.num_batches
+    c, rows, columns = configs, tiles.rows, tiles.columns
+    matrices = c.split_k * c.cluster_k * batches
     matrices_in_flight = np.maximum(1.0, np.minimum(matrices, active / (rows * columns)))
     blocks = active / matrices_in_flight
     of_a = np.minimum(np.minimum(rows, c.group_m * c.cluster_m), blocks)
@@ -332,44 +338,33 @@ def _tiles_in_flight(configs: Config, shapes: Shapes, active: Number) -> tuple[N
     return of_a * matrices_in_flight, of_b * matrices_in_flight
 
 
-def memory_cycles(
-    shapes: Shapes,
-    strips: tuple[Number, Number] | None = None,
-    constants: KernelConstants = KERNELS,
-    *,
-    cold: bool = False,
-) -> Number:
+def memory_cycles(shapes: Shapes, constants: KernelConstants = KERNELS) -> Number:
     """Return the cycles of the memory to read the operands and write the result once.
 
-    Rows that cross lines are read in part twice. L2 keeps small operands from call to call, unless
-    `cold`; each of its halves may keep a copy. `strips` gives the adjacent bytes of A and of B that
-    are read together, for an operand in which the elements along k are not adjacent.
+    L2 keeps small operands from call to call; each of its halves may keep a copy.
+    """
+    return _memory_bytes(shapes, constants) / _memory_rate(shapes, constants, cold=False)
+
+
+def _memory_bytes(
+    shapes: Shapes, constants: KernelConstants, strip_a: Number = 1.0, strip_b: Number = 1.0
+) -> Number:
+    """Return the bytes that are read and written, where rows that cross lines count more.
+
+    `strip_a` and `strip_b` are factors of what is read.
     """
     s = shapes
     row = s.k * s.size * s.num_batches * 1.0
-    read_a = s.m * row * (1 + constants.lines_memory * s.a_crosses)
-    read_b = s.n * row * (1 + constants.lines_memory * s.b_crosses)
-    if strips is not None:
-        read_a = read_a * _slower_in_strips(s.a_along_k, strips[0], constants)
-        read_b = read_b * _slower_in_strips(s.b_along_k, strips[1], constants)
-    lost = _between(moved_bytes(s), constants.warm_bytes_all, constants.warm_bytes_none)
-    rate = constants.memory / (constants.warm + (1 - constants.warm) * (1.0 if cold else lost))
-    return (read_a + read_b + _written(s)) / rate
+    read_a = s.m * row * (1 + constants.lines_memory * s.a_crosses) * strip_a
+    read_b = s.n * row * (1 + constants.lines_memory * s.b_crosses) * strip_b
+    return read_a + read_b + s.num_results * s.out_size * 1.0
 
 
-def moved_bytes(shapes: Shapes) -> Number:
-    """Return the bytes of the operands and of the result."""
-    s = shapes
-    return (s.m + s.n) * (s.k * s.size * s.num_batches * 1.0) + _written(s)
-
-
-def _written(shapes: Shapes) -> Number:
-    return shapes.m * shapes.n * (shapes.out_size * shapes.num_batches * 1.0)
-
-
-def _slower_in_strips(along_k: Number, strip: Number, constants: KernelConstants) -> Number:
-    slower = 1 + constants.strip * LINE_BYTES / np.maximum(LINE_BYTES, strip)
-    return np.where(along_k, 1.0, slower)
+def _memory_rate(shapes: Shapes, constants: KernelConstants, *, cold: bool) -> Number:
+    """Return the bytes of a clock, of which L2 holds some unless the operands are `cold`."""
+    limits = constants.warm_bytes_all, constants.warm_bytes_none
+    lost = 1.0 if cold else _between(shapes.moved_bytes, *limits)
+    return constants.memory / (constants.warm + (1 - constants.warm) * lost)
 
 
 def _between(value: Number, least: float, most: float) -> Number:
@@ -378,19 +373,15 @@ def _between(value: Number, least: float, most: float) -> Number:
 
 
 def total(
-    configs: Config, compute: Number, memory: Number, constants: KernelConstants = KERNELS
+    launch: Number, compute: Number, memory: Number, constants: KernelConstants = KERNELS
 ) -> Number:
-    """Return the cycles of a launch, from those of its SMs and those of the memory."""
-    launch = constants.launch + _table(constants, "launch_of_clusters")[configs.cluster_size]
+    """Return the cycles of a launch, from its own, those of its SMs and those of the memory."""
     compute, memory = launch + compute, launch + memory
     return np.maximum(compute, memory) + constants.overlap * np.minimum(compute, memory)
 
 
-@functools.lru_cache(maxsize=64)
-def _table(constants: KernelConstants, name: str) -> NDArray[np.float64]:
-    """Return a table as an array, in which a key that is absent has the value of the one below."""
-    table: Mapping[int, Any] = getattr(constants, name)
-    keys = [
-        max((key for key in table if key <= size), default=0) for size in range(MAX_CLUSTER + 1)
-    ]
-    return np.array([table.get(key, 0.0) for key in keys])
+def _if(flag: Number, value: float, other: float) -> Number:
+    """Return one value or the other, by a flag or by columns of them."""
+    return (
+        np.where(flag, value, other) if isinstance(flag, np.ndarray) else value if flag else other
+    )

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,8 @@ from cupygemm._records.problem import GemmProblem
 
 Number = Any
 """A number, or an array of numbers."""
+Rows = NDArray[np.int64] | slice | int
+Record = TypeVar("Record", bound=tuple[Any, ...])
 
 
 class Shapes(NamedTuple):
@@ -50,6 +52,12 @@ class Shapes(NamedTuple):
         The share of rows that do not begin at a cache line.
     a_camps, b_camps : bool
         Whether rows begin at multiples of 4 KiB.
+    num_results : int
+        The elements of the results of a batch.
+    moved_bytes : float
+        The bytes of the operands and of the result.
+    heating_work : float
+        Multiply-adds times bytes of an element, which heat the GPU; 0 of fp64, which does little.
     """
 
     m: Number
@@ -69,6 +77,9 @@ class Shapes(NamedTuple):
     b_crosses: Number
     a_camps: Number
     b_camps: Number
+    num_results: Number
+    moved_bytes: Number
+    heating_work: Number
 
 
 @functools.lru_cache(maxsize=1024)
@@ -87,16 +98,21 @@ def shapes_of(problem: GemmProblem) -> Shapes:
             f"{name}_crosses": 1 - math.gcd(pitch, LINE_BYTES) / LINE_BYTES,
             f"{name}_camps": pitch % CAMP_BYTES == 0,
         }
+    m, n, k, batches = problem.m, problem.n, problem.k, problem.num_batches
+    size, out_size = ITEMSIZE[problem.a_dtype], ITEMSIZE[problem.out_dtype]
     return Shapes(
-        m=problem.m,
-        n=problem.n,
-        k=problem.k,
-        num_batches=problem.num_batches,
+        m=m,
+        n=n,
+        k=k,
+        num_batches=batches,
         has_batch=bool(problem.batch),
-        size=ITEMSIZE[problem.a_dtype],
-        out_size=ITEMSIZE[problem.out_dtype],
+        size=size,
+        out_size=out_size,
         part_size=ITEMSIZE[parts_dtype(problem)],
         from_registers=a_in_registers(problem),
+        num_results=m * n * batches,
+        moved_bytes=float(((m + n) * k * size + m * n * out_size) * batches),
+        heating_work=0.0 if problem.a_dtype == "f64" else float(m * n * k * batches * size),
         **found,
     )
 
@@ -114,6 +130,15 @@ def either(plain: Shapes, transposed: Shapes, is_transposed: NDArray[np.bool_]) 
             for x, y in zip(plain, transposed, strict=True)
         )
     )
+
+
+def entries(record: Record, rows: Rows) -> Record:
+    """Return the entries of some rows in a record of columns and numbers, or of such records."""
+    found = [
+        x[rows] if isinstance(x, np.ndarray) else entries(x, rows) if isinstance(x, tuple) else x
+        for x in record
+    ]
+    return tuple.__new__(type(record), found)
 
 
 def row_bytes(problem: GemmProblem, name: str) -> int:
@@ -135,6 +160,8 @@ class ConfigColumns:
     bases : tuple of HopperConfig
     rows : numpy.ndarray
         The index in `bases` of each entry; entries may also differ in `split_k` and `stream_k`.
+    of_bases : ConfigColumns
+        The columns of `bases`, of which these are some entries.
     """
 
     FIELDS = (
@@ -177,20 +204,26 @@ class ConfigColumns:
     def __init__(self, bases: Sequence[HopperConfig]) -> None:
         self.bases = tuple(bases)
         self.rows = np.arange(len(self.bases))
+        self.of_bases = self
         for name in self.FIELDS:
-            setattr(self, name, np.array([getattr(config, name) for config in self.bases]))
+            column = [getattr(config, name) for config in self.bases]
+            setattr(self, name, np.array(column) if column else np.empty(0, np.int64))
+
+    def __getattr__(self, name: str) -> Number:
+        """Return a column of some of the configurations, which is taken when it is asked for."""
+        if name not in self.FIELDS:
+            raise AttributeError(name)
+        column = getattr(self.of_bases, name)[self.rows]
+        setattr(self, name, column)
+        return column
 
     def taken(self, rows: NDArray[np.int64], split_k: Number, stream_k: Number) -> ConfigColumns:
-        """Return the entries of some of these rows, with other divisions of k."""
+        """Return the entries of some of the configurations, with other divisions of k."""
         found = ConfigColumns.__new__(ConfigColumns)
-        found.bases, found.rows = self.bases, rows
-        for name in self.FIELDS:
-            setattr(found, name, getattr(self, name)[rows])
+        found.bases, found.rows, found.of_bases = self.bases, rows, self.of_bases
         found.split_k, found.stream_k = split_k, stream_k
         return found
 
-    def at(self, rows: NDArray[np.int64]) -> ConfigColumns:
+    def at(self, rows: Rows) -> ConfigColumns:
         """Return the entries of some of these rows."""
-        found = self.taken(rows, self.split_k[rows], self.stream_k[rows])
-        found.rows = self.rows[rows]
-        return found
+        return self.taken(self.rows[rows], self.split_k[rows], self.stream_k[rows])

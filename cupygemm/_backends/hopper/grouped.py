@@ -20,6 +20,7 @@ from cupygemm._backends.hopper.check import check
 from cupygemm._backends.hopper.compile import Cubin, load
 from cupygemm._backends.hopper.config import HopperArch, HopperConfig
 from cupygemm._backends.hopper.cost import kernel_cost, memory_cycles, num_units, tile_costs, total
+from cupygemm._backends.hopper.cost_fixed import launch_cycles
 from cupygemm._backends.hopper.cost_shapes import Shapes, columns_of, shapes_of
 from cupygemm._backends.hopper.enqueue import Enqueue
 from cupygemm._backends.hopper.launch import HOPPER_ARGS, launch_grid, pack
@@ -183,7 +184,7 @@ def choose_config(products: Sequence[GemmProblem], arch: HopperArch) -> tuple[Ho
             continue
         if all(check(config, problem, arch) is None for problem in problems):
             busiest = _busiest(config, shapes[config.transposed_c], arch)
-            ranked.append((float(total(config, busiest, memory)), config))
+            ranked.append((float(total(launch_cycles(config), busiest, memory)), config))
     cycles, config = min(ranked, key=lambda each: each[0])
     return config, cycles
 

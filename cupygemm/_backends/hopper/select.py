@@ -11,23 +11,35 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cupygemm._backends.hopper.admissible import admissible, divisions, kind_of
-from cupygemm._backends.hopper.by_sm import can_repeat, runs_by_sm
+from cupygemm._backends.hopper.admissible import (
+    Admissible,
+    Divisions,
+    admissible,
+    divisions,
+    kind_of,
+)
+from cupygemm._backends.hopper.by_sm import can_repeat, places
 from cupygemm._backends.hopper.check import check
 from cupygemm._backends.hopper.config import RASTERS, HopperArch, HopperConfig
-from cupygemm._backends.hopper.correction import cold_features, features, network
+from cupygemm._backends.hopper.constants import KERNELS
+from cupygemm._backends.hopper.correction import cost_features, features, network
 from cupygemm._backends.hopper.cost import Cost, costs, pieces
-from cupygemm._backends.hopper.cost_shapes import ConfigColumns, Shapes, either, shapes_of
+from cupygemm._backends.hopper.cost_shapes import (
+    ConfigColumns,
+    Shapes,
+    either,
+    entries,
+    shapes_of,
+)
 from cupygemm._backends.hopper.orientation import as_computed
 from cupygemm._backends.hopper.tile_shapes import configs_for_product
 from cupygemm._records.problem import GemmProblem
 
-Record = TypeVar("Record", bound=tuple[Any, ...])
 _FAR = 1.4  # times the least modelled cycles
 
 
@@ -78,7 +90,7 @@ class HopperSelection:
     def cycles(self) -> float:
         """Return the modelled cycles of the cheapest kernel."""
         assert self.ranking is not None
-        return float(self.ranking.cycles[self.ranking.order[0]])
+        return float(self.ranking.cycles[self.ranking.best])
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,8 +100,6 @@ class Ranking:
     Attributes
     ----------
     configs : ConfigColumns
-    order : numpy.ndarray
-        The kernels by their cycles.
     cycles : numpy.ndarray
     cost : Cost
         Warm, and without the correction.
@@ -100,12 +110,21 @@ class Ranking:
     """
 
     configs: ConfigColumns
-    order: NDArray[np.int64]
     cycles: NDArray[np.float64]
     cost: Cost
     useful: float
     arch: HopperArch
     k: Any
+
+    @functools.cached_property
+    def order(self) -> NDArray[np.int64]:
+        """Return the kernels by their cycles."""
+        return np.argsort(self.cycles, kind="stable")
+
+    @property
+    def best(self) -> int:
+        """Return the kernel with the least cycles."""
+        return int(np.argmin(self.cycles))
 
     def config(self, index: int) -> HopperConfig:
         """Return a kernel's configuration."""
@@ -116,10 +135,8 @@ class Ranking:
 
     def candidate(self, index: int) -> HopperCandidate:
         """Return a kernel with its cost."""
-        config = self.config(index)
-        cost = Cost(*(np.broadcast_to(each, self.order.shape)[index] for each in self.cost))
-        k = int(np.broadcast_to(self.k, self.order.shape)[index])
-        steps = -(-k // config.tile_k) / (config.split_k * config.cluster_k)
+        config, (cost, k) = self.config(index), entries((self.cost, self.k), index)
+        steps = -(-int(k) // config.tile_k) / (config.split_k * config.cluster_k)
         size = config.cluster_size
         tile_work = config.tile_m * config.tile_n * config.tile_k * steps
         done = float(cost.rounds) * self.arch.num_clusters(size) * size * tile_work
@@ -140,47 +157,57 @@ def select(
     ways = {flag: as_computed(asked, transposed_c=flag) for flag in (False, True)}
     found = admissible(kind_of(asked), among, arch)
     shapes = either(shapes_of(ways[False]), shapes_of(ways[True]), found.columns.transposed_c)
-    columns, rows = divisions(found, shapes, arch)
-    if not len(rows):
+    kernels = divisions(found, shapes, arch)
+    if not len(kernels.rows):
         configs = configs_for_product(asked) if among is None else among
         raise ValueError(
             f"no kernel for {asked} on {arch.part}: {_objections(ways, configs, arch)}"
         )
-    problem = ways[bool(columns.transposed_c[0])]
-    ranking = rank(columns, _taken(shapes, rows), arch, problem)
-    best = ranking.candidate(int(ranking.order[0]))
+    problem = ways[bool(kernels.columns.transposed_c[0])]
+    ranking = rank(found, kernels, shapes, arch, problem)
+    best = ranking.candidate(ranking.best)
     reason = _reason(best, ways[best.config.transposed_c], arch)
     return HopperSelection(best.config, reason, ranking)
 
 
-def rank(columns: ConfigColumns, shapes: Shapes, arch: HopperArch, problem: GemmProblem) -> Ranking:
-    """Return the kernels of columns with their costs; `problem` is that of any of them."""
-    of = pieces(columns, shapes, arch)
-    warm = costs(columns, shapes, arch, of)
+def rank(
+    found: Admissible, kernels: Divisions, shapes: Shapes, arch: HopperArch, problem: GemmProblem
+) -> Ranking:
+    """Return kernels with their costs; `problem` is that of any of them.
+
+    Parameters
+    ----------
+    found : Admissible
+    kernels : Divisions
+    shapes : Shapes
+        With a number, or one entry for each of the admissible configurations.
+    arch : HopperArch
+    problem : GemmProblem
+    """
+    columns, shapes = kernels.columns, entries(shapes, kernels.rows)
+    of = pieces(columns, shapes, arch, KERNELS, kernels.tiles, entries(found.fixed, kernels.ways))
+    warm = costs(shapes, of)
     cycles = warm.cycles
     if problem.a_dtype != "f64":  # of which too few kernels were measured
-        cold = costs(columns, shapes, arch, of, cold=True)
+        cold = costs(shapes, of, cold=True)
         cycles = np.sqrt(warm.cycles * cold.cycles)
         near = np.flatnonzero(cycles <= _FAR * cycles.min())
-        c, s = columns.at(near), _taken(shapes, near)
-        by_sm = can_repeat(problem) & runs_by_sm(c, s, arch)
-        of_near, warm_near = _taken(of, near), _taken(warm, near)
-        inputs = features(c, s, arch, of_near, warm_near, cold=False, by_sm=by_sm)
-        logs = network()(inputs) + network()(cold_features(inputs, _taken(cold, near)))
-        cycles[near] *= np.exp(logs / 2)
-    useful = float(problem.m) * problem.n * problem.k * problem.num_batches
-    order = np.argsort(cycles, kind="stable")
-    return Ranking(columns, order, cycles, warm, useful, arch, shapes.k)
-
-
-def _taken(record: Record, rows: NDArray[np.int64]) -> Record:
-    """Return the entries of kernels in a record of columns and numbers, or of such records."""
-    return type(record)(
-        *(
-            x[rows] if isinstance(x, np.ndarray) else _taken(x, rows) if isinstance(x, tuple) else x
-            for x in record
+        ways, of_near = kernels.ways[near], entries((shapes, of.tiles.units), near)
+        inputs = features(
+            columns,
+            shapes,
+            arch,
+            of,
+            warm,
+            cold=False,
+            by_sm=can_repeat(problem) & found.can_place[ways] & places(*of_near, arch),
+            of_configs=found.features[ways],
+            rows=near,
         )
-    )
+        with_cold = cost_features(cold, cold=True, rows=near)
+        cycles[near] *= np.exp(network()(inputs, with_cold))
+    useful = float(problem.m) * problem.n * problem.k * problem.num_batches
+    return Ranking(columns, cycles, warm, useful, arch, shapes.k)
 
 
 def _objections(

@@ -12,6 +12,7 @@ from dataclasses import replace
 from cupygemm._backends.hopper.check import check
 from cupygemm._backends.hopper.config import HopperArch, HopperConfig
 from cupygemm._backends.hopper.cost import kernel_cost, memory_cycles, tile_costs, total
+from cupygemm._backends.hopper.cost_fixed import launch_cycles
 from cupygemm._backends.hopper.cost_shapes import shapes_of
 from cupygemm._backends.hopper.orientation import as_computed
 from cupygemm._backends.hopper.plan import HopperChoice, choose
@@ -71,4 +72,4 @@ def estimate(config: HopperConfig, problem: GemmProblem, arch: HopperArch) -> fl
     tile = tile_costs(config, shapes, arch, units)
     steps = -(-problem.k // config.tile_k)
     compute = -(-units // clusters) * (steps * tile.step + tile.epilogue)
-    return float(total(config, compute, memory_cycles(shapes)))
+    return float(total(launch_cycles(config), compute, memory_cycles(shapes)))

@@ -168,6 +168,72 @@ def test_the_columns_hold_what_check_accepts(types, shape):
     assert [each.cycles for each in ranked] == sorted(each.cycles for each in ranked)
 
 
+@pytest.mark.parametrize(
+    "types",
+    [
+        {},
+        {"batch": (3,), "a_major": "m"},
+        {"a_dtype": "e4m3fn", "b_dtype": "e4m3fn"},
+        {"a_dtype": "tf32", "b_dtype": "tf32", "out_dtype": "f32", "a_major": "m"},
+        {"a_dtype": "f64", "b_dtype": "f64", "out_dtype": "f64"},
+    ],
+)
+@pytest.mark.parametrize("shape", [(4096, 4096, 4096), (128, 4104, 4096), (72, 72, 65536)])
+def test_the_selector_costs_a_kernel_as_if_it_were_alone(types, shape):
+    """It keeps what no extent changes, and counts tiles before it divides k."""
+    m, n, k = shape
+    problem = replace(PROBLEM, m=m, n=n, k=k, **types)
+    ranking = select(problem, ARCH).ranking
+    for index in range(len(ranking.cycles)):
+        config = ranking.config(index)
+        computed = as_computed(problem, transposed_c=config.transposed_c)
+        alone = kernel_cost(config, computed, ARCH)
+        assert ranking.cost.cycles[index] == pytest.approx(alone.cycles, rel=1e-12)
+        assert ranking.cost.memory[index] == pytest.approx(alone.memory, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "admissible.check",
+        "admissible.fixed_costs",
+        "admissible.config_features",
+        "cost.fixed_costs",
+        "cost.tiles_of",
+        "correction.config_features",
+    ],
+)
+def test_what_no_extent_changes_is_costed_once_for_a_kind_of_product(name, monkeypatch):
+    select(PROBLEM, ARCH)
+    other = replace(PROBLEM, m=PROBLEM.m + 8)
+    select.cache_clear()
+    with monkeypatch.context() as patched:
+        patched.setattr(f"cupygemm._backends.hopper.{name}", lambda *_: pytest.fail(name))
+        chosen = select(other, ARCH)
+    select.cache_clear()
+    assert select(other, ARCH) == chosen
+
+
+def test_types_without_a_kernel_are_refused_with_the_reason():
+    tf32 = {"a_dtype": "tf32", "b_dtype": "tf32", "out_dtype": "f32", "a_major": "k"}
+    problem = replace(PROBLEM, **tf32, epilogue=Epilogue())
+    with pytest.raises(ValueError, match="no kernel for "):
+        select(problem, ARCH)
+
+
+def test_costs_of_other_operands_are_averaged_with_the_first():
+    weights = correction.network()
+    rng = np.random.default_rng(0)
+    normal = rng.normal(size=(100, len(weights.mean)))
+    rows = (weights.mean + weights.deviation * normal).astype("f4")
+    others = rows.copy()
+    others[:, -3:] += rng.normal(size=(100, 3)).astype("f4") / 10
+    mean = weights(rows, others[:, -3:])
+    assert mean == pytest.approx((weights(rows) + weights(others)) / 2, abs=1e-5)
+    slow = np.tanh(normal @ weights.hidden + weights.hidden_bias) @ weights.out + weights.bias
+    assert weights(rows) == pytest.approx(slow, abs=1e-5)
+
+
 def test_the_correction_is_read_as_it_was_written_and_names_its_features():
     weights = correction.network()
     text = correction.to_json(weights, {"device": "a GPU"})
