@@ -124,8 +124,8 @@ def admissible(
         divided = (
             config,
             # One cluster more than there are tiles: none divides them evenly.
-            replace(config, stream_k=config.num_units(problem) + 1),
-            replace(config, split_k=2),
+            config.divided(stream_k=config.num_units(problem) + 1),
+            config.divided(split_k=2),
         )
         accepted = [check(each, problem, arch) is None for each in divided]
         if any(accepted):

@@ -129,9 +129,13 @@ class Ranking:
     def config(self, index: int) -> HopperConfig:
         """Return a kernel's configuration."""
         columns = self.configs
-        base = columns.bases[columns.rows[index]]
+        base: HopperConfig = columns.bases[columns.rows[index]]
         split_k, stream_k = int(columns.split_k[index]), int(columns.stream_k[index])
-        return base if split_k == 1 and stream_k == 0 else _cut(base, split_k, stream_k)
+        return (
+            base
+            if split_k == 1 and stream_k == 0
+            else base.divided(split_k=split_k, stream_k=stream_k)
+        )
 
     def candidate(self, index: int) -> HopperCandidate:
         """Return a kernel with its cost."""
@@ -215,12 +219,6 @@ def _objections(
 ) -> str:
     found = [check(config, ways[config.transposed_c], arch) for config in configs]
     return "; ".join(dict.fromkeys(why for why in found if why is not None))
-
-
-@functools.lru_cache(maxsize=4096)
-def _cut(base: HopperConfig, split_k: int, stream_k: int) -> HopperConfig:
-    """Return a configuration that divides k; many problems share it, so it is cached."""
-    return replace(base, split_k=split_k, stream_k=stream_k)
 
 
 def sums_in_one_order(config: Any, problem: GemmProblem) -> bool:

@@ -186,3 +186,14 @@ def test_the_size_of_l2_is_that_of_the_device():
     values = {"multiProcessorCount": 114, "l2CacheSize": 50 << 20}
     assert HopperArch.of_device("a GPU", values).l2_bytes == 50 << 20
     assert HopperArch.of_device("a GPU", {**values, "l2CacheSize": 0}).l2_bytes == 60 << 20
+
+
+def test_another_division_of_k_is_another_configuration():
+    for base in (CONFIGS[0], replace(CONFIGS[1], split_k=3), TRANSPOSED_CONFIGS[0]):
+        assert base.cluster_size  # which is kept with the configuration
+        for division in ({}, {"split_k": 2}, {"stream_k": 66}):
+            expected = replace(base, **{"split_k": 1, "stream_k": 0, **division})
+            found = base.divided(**division)
+            assert found == expected
+            assert hash(found) == hash(expected)
+            assert found.cluster_size == expected.cluster_size
