@@ -68,6 +68,7 @@ KERNELS = KernelConstants(
     wait=3650.0,
     sum_bytes=33.4,
     cut=1.02,
+    cut_evenly=0.89,
     lone_block=1.06,
     exchange=900.0,
     exchange_bytes=24.0,

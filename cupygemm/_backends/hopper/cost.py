@@ -123,6 +123,8 @@ class Pieces(NamedTuple):
     slower, few : float
         The factors of the memory's time where SMs are idle, and where so few ask for what L2 does
         not hold.
+    cut : float
+        The factor of cut tiles.
     added : float
         The cycles of the kernel that adds parts of k.
     """
@@ -138,6 +140,7 @@ class Pieces(NamedTuple):
     memory_bytes: Number
     slower: Number
     few: Number
+    cut: Number
     added: Number
 
 
@@ -200,6 +203,7 @@ def pieces(
         memory_bytes=_memory_bytes(s, constants, f.strip_a, f.strip_b),
         slower=1 + f.idle * np.maximum(0.0, 1 - active / arch.num_sms),
         few=np.maximum(1.0, constants.memory / (constants.memory_of_sm * active)),
+        cut=np.where(_cuts_evenly(c, t, f), constants.cut_evenly, f.cut),
         added=(c.split_k > 1) * adding,
     )
 
@@ -213,7 +217,7 @@ def costs(
     slower = np.maximum(of.slower, 1 + share * (of.few - 1))
     memory = of.memory_bytes / _memory_rate(shapes, constants, cold=cold) * slower
     memory = memory * of.fixed.stream_memory
-    cycles = total(of.fixed.launch, of.compute, memory, constants) * of.fixed.cut
+    cycles = total(of.fixed.launch, of.compute, memory, constants) * of.cut
     return Cost(cycles + of.added, of.rounds, memory > of.compute, of.tile.of_tensor_cores, memory)
 
 
@@ -281,6 +285,14 @@ def _blocks_at_work(configs: Config, tiles: Tiles) -> Number:
     clusters, units = tiles.clusters, tiles.units
     busy = np.where(configs.stream_k > 0, clusters, np.minimum(units, clusters))
     return busy * configs.cluster_size
+
+
+def _cuts_evenly(configs: Config, tiles: Tiles, fixed: FixedCosts) -> Number:
+    """Return whether each cluster computes one part of one tile, and all parts are equal."""
+    parts = np.maximum(1, tiles.clusters // tiles.units)  # of each tile
+    groups = -(-tiles.steps // fixed.step_group)
+    are_equal = (parts * tiles.units == tiles.clusters) & (groups % parts == 0)
+    return (configs.stream_k > 0) & are_equal
 
 
 def _load_cycles(

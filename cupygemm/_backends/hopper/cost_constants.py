@@ -96,8 +96,10 @@ class KernelConstants:
         Cycles of the kernel that adds parts of k, and the bytes per clock that it reads.
     wait, sum_bytes : float
         The same of a cluster that adds what others have left (stream-K).
-    cut : float
-        Factor by which tiles that are cut must promise to be sooner: cutting costs power, too.
+    cut, cut_evenly : float
+        Factor by which tiles that are cut must promise to be sooner: cutting costs power, too. And
+        the same where each cluster computes one part of one tile, and all parts are equal: none
+        begins a second tile.
     lone_block : float
         Factor of promoted sums of one block of rows: nothing is multiplied while it is added.
     exchange, exchange_bytes : float
@@ -158,6 +160,7 @@ class KernelConstants:
     wait: float
     sum_bytes: float
     cut: float
+    cut_evenly: float
     lone_block: float
     exchange: float
     exchange_bytes: float

@@ -59,6 +59,8 @@ class FixedCosts(NamedTuple):
         Factors of the memory's time and of the whole where tiles are cut along k.
     launch : float
         The cycles of the launch.
+    step_group : int
+        The steps of k that a kernel computes together, see `config.step_group`.
     wait, sums : float
         The cycles in which a cluster that cuts tiles waits for others, and adds one tile of theirs.
     """
@@ -80,6 +82,7 @@ class FixedCosts(NamedTuple):
     stream_memory: Number
     cut: Number
     launch: Number
+    step_group: Number
     wait: Number
     sums: Number
 
@@ -92,6 +95,8 @@ def fixed_costs(
     cuts, single = c.stream_k > 0, c.cluster_size == 1
     slabs = c.tile_k * s.size / SLAB_BYTES
     meeting = table(constants, "meeting")[c.cluster_m * c.cluster_n] * slabs
+    narrow_steps = c.tile_k * s.size == SLAB_BYTES
+    by_twos = np.logical_or(s.from_registers, c.promote & narrow_steps)
     mma, mma_alone = _multiply_cycles(c, s, constants)
     a = (s.a_along_k, c.tile_m, c.tile_m * c.cluster_m, c.cluster_n)
     b = (s.b_along_k, c.tile_n, c.tile_n * c.cluster_n, c.cluster_m)
@@ -126,6 +131,7 @@ def fixed_costs(
         stream_memory=np.where(cuts, 1 + constants.stream_memory, 1.0),
         cut=np.where(cuts, constants.cut, 1.0),
         launch=launch_cycles(c, constants),
+        step_group=np.where(by_twos, 2, 1),
         wait=np.where(cuts, constants.wait, 0.0),
         sums=np.where(cuts, 4 * c.tile_m * c.tile_n / constants.sum_bytes, 0.0),
     )

@@ -11,7 +11,10 @@ from hypothesis import strategies as st
 
 from cupygemm._backends.hopper import correction
 from cupygemm._backends.hopper.check import check
+from cupygemm._backends.hopper.config import step_group
 from cupygemm._backends.hopper.cost import kernel_cost
+from cupygemm._backends.hopper.cost_fixed import fixed_costs
+from cupygemm._backends.hopper.cost_shapes import shapes_of
 from cupygemm._backends.hopper.launch import launch_grid
 from cupygemm._backends.hopper.orientation import as_computed
 from cupygemm._backends.hopper.select import (
@@ -193,6 +196,23 @@ def test_the_selector_costs_a_kernel_as_if_it_were_alone(types, shape):
 
 
 @pytest.mark.parametrize(
+    "types",
+    [
+        {},
+        {"a_dtype": "e4m3fn", "b_dtype": "e4m3fn"},
+        {"a_dtype": "tf32", "b_dtype": "tf32", "out_dtype": "f32", "a_major": "m"},
+        {"a_dtype": "tf32x3", "b_dtype": "tf32x3", "out_dtype": "f32"},
+    ],
+)
+def test_the_cost_model_groups_steps_as_kernels_do(types):
+    ranking = select(replace(PROBLEM, **types), ARCH).ranking
+    for config in {ranking.config(index) for index in range(len(ranking.cycles))}:
+        computed = as_computed(replace(PROBLEM, **types), transposed_c=config.transposed_c)
+        fixed = fixed_costs(config, shapes_of(computed))
+        assert fixed.step_group == step_group(config, computed)
+
+
+@pytest.mark.parametrize(
     "name",
     [
         "admissible.check",
@@ -212,6 +232,26 @@ def test_what_no_extent_changes_is_costed_once_for_a_kind_of_product(name, monke
         chosen = select(other, ARCH)
     select.cache_clear()
     assert select(other, ARCH) == chosen
+
+
+@pytest.mark.parametrize(("n", "parts"), [(33 * 64, 2), (22 * 64, 3)])
+def test_tiles_that_are_cut_into_equal_parts_cost_less(n, parts):
+    """No cluster begins a second tile then; one step of k more makes the parts uneven."""
+    base = next(
+        config
+        for config in CONFIGS
+        if (config.tile_m, config.tile_n, config.tile_k) == (64, 64, 64)
+        and (config.cluster_m, config.cluster_n) == (2, 1)
+    )
+    config = base.divided(stream_k=ARCH.num_clusters(2))
+
+    def cycles(steps):
+        problem = replace(PROBLEM, m=128, n=n, k=64 * steps)
+        assert config.stream_k == parts * base.num_units(problem)
+        return kernel_cost(config, problem, ARCH).cycles
+
+    assert cycles(36 * parts) < 0.95 * cycles(36 * parts + 1)
+    assert cycles(36 * parts + parts) < cycles(36 * parts + 1)
 
 
 def test_types_without_a_kernel_are_refused_with_the_reason():
