@@ -200,6 +200,17 @@ extern "C" __global__ void k(int* x, int n) {
 """
 
 
+_NEXT_ARRAY = """
+extern "C" __global__ void k(unsigned* x) {
+    __shared__ unsigned a[64];
+    __shared__ unsigned b[64];
+    a[threadIdx.x] = b[threadIdx.x] = 7;
+    __syncthreads();
+    x[threadIdx.x] = b[threadIdx.x] & a[threadIdx.x * 2];
+}
+"""
+
+
 def _argument() -> int:
     import cupy as cp
 
@@ -226,6 +237,10 @@ def run(name: str) -> int:
         return _streams()
     if name == "partial_barriers":
         return _barrier()
+    if name == "shared_arrays":
+        x = np.zeros(64, np.uint32)
+        emulator.launch(_compiled(_NEXT_ARRAY), 1, 64, [x])
+        return int(x[0])
     if name == "warp_idioms":
         return _source(_HALF_A_SUM)
     if name == "argument_types":

@@ -46,6 +46,7 @@ _NOT_PRIVATE = re.compile(
     r"\s*(?:return|else|typedef|extern|static)\b|.*\b__(?:shared|constant|device)__"
 )
 _OTHER_KERNEL = re.compile(r"\b__global__\b(?=[^;]*?\{)")
+_KEYWORDS = {"return", "else", "do", "case", "sizeof", "and", "or", "not"}
 _FRAME = 32  # bytes by which a stack frame may be larger than what lies in it
 _ALIGNED = re.compile(r"(?:__attribute__\s*\(\(aligned|alignas|__align__)\s*\((\d+)\)+")
 _TYPE = re.compile(
@@ -115,11 +116,24 @@ def variable_at(kernel: Kernel, address: int) -> str:
     """
     if not hasattr(kernel, "code_object"):  # a single instruction, outside a kernel
         return ""
-    text = line_table(kernel.code_object).source_of(kernel.entry)
-    for each in variables(text, kernel.name, kernel.lds_bytes):
+    for each in variables_of(kernel):
         if each.offset <= address < each.offset + each.size:
             return f"{_element(each, address)} in LDS"
     return ""
+
+
+def variables_of(kernel: Kernel) -> list[Variable]:
+    """Return the variables of a loaded kernel in LDS; none if they are not certain."""
+    text = line_table(kernel.code_object).source_of(kernel.entry)
+    return variables(text, kernel.name, kernel.lds_bytes)
+
+
+def is_declared_once(kernel: Kernel, name: str) -> bool:
+    """Tell whether a kernel's function declares a name for its variable in LDS, and no other."""
+    text = _NOISE.sub(" ", line_table(kernel.code_object).source_of(kernel.entry))
+    declared = rf"(\w+)\s+{name}\b|(\w+)\s*[*&]+\s*{name}\b(?!\s*\[)|(>)\s*{name}\b(?=\s*[=;])"
+    words = ["".join(found) for found in re.findall(declared, _body(text, kernel.name))]
+    return sum(word not in _KEYWORDS for word in words) <= 1
 
 
 def private_array_at(kernel: Kernel, address: int) -> str:
@@ -141,15 +155,25 @@ def private_array_at(kernel: Kernel, address: int) -> str:
 
 
 def _element(variable: Variable, address: int) -> str:
-    index, byte = divmod(address - variable.offset, variable.element_bytes)
+    byte = (address - variable.offset) % variable.element_bytes
+    inside = f"byte {byte} of " if byte else ""
+    return f"{inside}{element_of(variable, address)} lies there: {declaration_of(variable)}"
+
+
+def element_of(variable: Variable, address: int) -> str:
+    """Return the name of an element; one outside has a first index out of range."""
+    index = (address - variable.offset) // variable.element_bytes
     places: list[int] = []
-    for extent in reversed(variable.extents):
+    for extent in reversed(variable.extents[1:]):
         index, place = divmod(index, extent)
         places.insert(0, place)
-    element = variable.name + "".join(f"[{place}]" for place in places)
-    extents = "".join(f"[{extent}]" for extent in variable.extents)
-    inside = f"byte {byte} of " if byte else ""
-    return f"{inside}{element} lies there: {variable.type} {variable.name}{extents}"
+    places = [index, *places] if variable.extents else places
+    return variable.name + "".join(f"[{place}]" for place in places)
+
+
+def declaration_of(variable: Variable) -> str:
+    """Return how a source declares a variable: ``float tile[16][16]``."""
+    return f"{variable.type} {variable.name}" + "".join(f"[{each}]" for each in variable.extents)
 
 
 def private_array(text: str, kernel: str, scratch_bytes: int) -> Variable | None:

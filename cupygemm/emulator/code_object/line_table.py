@@ -32,6 +32,7 @@ class LineTable:
         self._addresses: list[int] = []
         self._lines: list[Line | None] = []
         self._inlined: list[InlinedCode] = []
+        self._columns: dict[int, tuple[Line, int] | None] = {}
         rows: dict[int, Line | None] = {}
         file = ELFFile(io.BytesIO(elf)) if elf else None
         if file is not None and file.has_dwarf_info():
@@ -39,12 +40,13 @@ class LineTable:
             for unit in dwarf.iter_CUs():
                 program = dwarf.line_program_for_CU(unit)
                 if program is not None:
-                    names = _collect(program, rows)
+                    names = _collect(program, rows, self._columns)
                     self._inlined += inlined_code(dwarf, unit, names)
         self._sources = Sources(elf)
         for address in sorted(rows):
             self._addresses.append(address)
             self._lines.append(rows[address])
+        self._places_of_columns = sorted(self._columns)
 
     def __bool__(self) -> bool:
         return bool(self._addresses)
@@ -56,6 +58,22 @@ class LineTable:
         line that calls it.
         """
         return next(iter(self._places(pc)), None)
+
+    def text_around(self, pc: int) -> tuple[str, str] | None:
+        """Return the text before and behind an instruction's place in its line; None if not known.
+
+        Code for several places of one line has the whole line behind it. Code that was inlined, or
+        that stands for several lines, has no place.
+        """
+        place = bisect.bisect_right(self._places_of_columns, pc) - 1
+        found = self._columns[self._places_of_columns[place]] if place >= 0 else None
+        if found is None or call_sites(self._inlined, pc):
+            return None
+        (file, line), column = found
+        lines = self._sources.lines(file)
+        text = lines[line - 1] if 0 < line <= len(lines) else ""
+        place = max(column - 1, 0)
+        return text[:place], text[place:]
 
     def call_sites(self, pc: int) -> tuple[Line, ...]:
         """Return where the code of that line was inlined, the innermost call first."""
@@ -92,10 +110,13 @@ def line_table(code_object: CodeObject) -> LineTable:
     return table
 
 
-def _collect(program: Any, rows: dict[int, Line | None]) -> dict[int, str]:
+def _collect(
+    program: Any, rows: dict[int, Line | None], columns: dict[int, tuple[Line, int] | None]
+) -> dict[int, str]:
     """Add the rows of a line program, and return the names of its files.
 
-    A row applies up to the next one's address.
+    A row applies up to the next one's address. `columns` gets None where the compiler
+    says 0, for several lines; column 0 stands for several columns of a line.
     """
     names = _file_names(program)
     for entry in program.get_entries():
@@ -104,8 +125,12 @@ def _collect(program: Any, rows: dict[int, Line | None]) -> dict[int, str]:
             continue
         if state.end_sequence:
             rows.setdefault(state.address, None)
-        elif state.line:  # line 0 is code without a line; the lines around it apply
-            rows[state.address] = names.get(state.file, "?"), state.line
+            columns.setdefault(state.address, None)
+            continue
+        line = names.get(state.file, "?"), state.line
+        columns[state.address] = (line, state.column) if state.line else None
+        if state.line:  # line 0 is code without a line; the lines around it apply
+            rows[state.address] = line
     return names
 
 

@@ -116,6 +116,14 @@ CHECKS: Mapping[str, Check] = {
         "CuPy's user guide, on raw kernels: a kernel gets a pointer, and no strides",
         "warn",
     ),
+    "shared_arrays": Check(
+        "an access to a __shared__ array of HIP source that lands in another variable in LDS; only "
+        "where the line table has the place of the access in the kernel's own code",
+        "the access is made",
+        "C++: an array's elements are those of its type; LDS is addressed as a whole (CDNA3 ISA "
+        "guide, chapter 11)",
+        "warn",
+    ),
     "inactive_lanes": Check(
         "an address, a branch, an atomic or a stored value that depends on what ds_bpermute, "
         "ds_swizzle (__shfl), DPP with bound_ctrl or v_readlane has read in a lane that is "

@@ -16,6 +16,7 @@
 #include "lds_plain.h"
 #include "lds_shadow.h"
 #include "lds_transpose.h"
+#include "lds_variables.h"
 #include "shadow.h"
 
 /* -- pointers ---------------------------------------------------------------------------------- */
@@ -239,6 +240,9 @@ static int memory_instruction(struct machine *m, const struct operation *op, int
             code = check_alignment(m, access[i].exec, access[i].address,
                                    op->bytes == 12 ? 16 : op->bytes, op->bytes, MISALIGNED,
                                    op->kind != LOAD);
+    const struct named_access *named = m->num_named ? named_access(m, pc) : NULL;
+    for (int i = 0; named && i <= op->pair && !code; i++)
+        code = check_variable(m, op, named, access[i].exec, access[i].address);
     if (code)
         return code;
     view_next(v, m, wave, how_it_writes(op));

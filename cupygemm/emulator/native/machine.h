@@ -48,6 +48,7 @@ enum fault_code {
     LANE_RACE,          /* lanes of a wave that store different values to the same bytes */
     SKIPPED_BARRIER,    /* access of lanes that were not at a barrier of their wave */
     INACTIVE_LANE,      /* use of what an exchange read in a lane that was switched off */
+    OTHER_VARIABLE,     /* access to LDS outside the variable that the source names */
     NEEDS_FINER_SHADOW, /* not a fault: the caller refines the shadow memory and resumes */
 };
 
@@ -118,6 +119,12 @@ struct stretch {
     int64_t writes;
 };
 
+/* The bytes of the variable in LDS that an instruction's source names; -1 if it may be any, but the
+ * same in all lanes (units/shared_arrays.py). */
+struct named_access {
+    int64_t pc, low, high;
+};
+
 /* Where a wave issued its recent operations, for reports. */
 struct issue {
     uint32_t seq;
@@ -171,6 +178,8 @@ struct machine {
     struct lds_flags *flags; /* (workgroups,) NULL: no loop of the kernel waits for a flag in LDS */
     int32_t *reads; /* (workgroups, shadow_stride, waves_per_group) with flags: last read of each */
     const int64_t *polls; /* (num_polls,) program counters of the instructions that do */
+    const struct named_access *named; /* (num_named,) ascending */
+    const int64_t *variables;         /* (num_variables, 2) of LDS: first byte, behind the last */
     struct global_record *global_shadow; /* NULL: races in global memory are not looked for */
     struct line_record *global_lines;
     const int32_t *vm_passed;
@@ -213,7 +222,7 @@ struct machine {
     int64_t first_wave;   /* of the batch, within the launch */
     int64_t launch_start; /* the clock then */
     int64_t num_rivals, num_stretches;
-    int64_t num_polls;
+    int64_t num_polls, num_named, num_variables;
     int64_t num_undefined;    /* lanes whose load found undefined bytes */
     int64_t strict_alignment; /* plain accesses must be aligned to their size */
     int64_t tainted;          /* a register that the instruction reads has undefined bits */

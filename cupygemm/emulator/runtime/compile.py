@@ -31,7 +31,8 @@ _NAME = "cupygemm_name_expression_"
 _TOO_SMALL = b"needs the larger library"  # what the cache has for such a program
 KEEP_NAMES = "-fno-discard-value-names"  # of a kernel's arguments, for reports
 
-_LINES = ("-gline-tables-only", "-fdebug-compilation-dir=.")  # the code is the same with them
+# The code is the same with them.
+_LINES = ("-gline-tables-only", "-fdebug-compilation-dir=.", *unwritten.EXPLICIT_LINES)
 _HASHED = re.compile(r"[0-9a-f]{32,}(?:\.hsaco)?\.cu")  # how CuPy calls a program that has no file
 
 # Options of hiprtc and NVRTC, and what they are for clang; None drops one.

@@ -23,6 +23,8 @@ from cupygemm._build.source_text import read_source
 from cupygemm._build.toolchain import CompileError, Toolchain
 
 MARKER = "v_mov_b32_dpp $0, $0 quad_perm:[0,1,2,3] row_mask:0x0 bank_mask:0x0"
+EXPLICIT_LINES = ("-mllvm", "-use-unknown-locations=Enable")
+"""Options by which the line table says where code stands for no place of the source."""
 _DPP = 0xFA  # src0 of an instruction with DPP
 _MOV = 0x7E000200  # v_mov_b32, VOP1
 _CONTROL = 0xE4  # quad_perm:[0,1,2,3], and all masks 0
@@ -78,6 +80,7 @@ def compile_marked(
             return False
         ir.write_text(marked)
         levels = [option for option in options if option.startswith("-O")]
+        levels += EXPLICIT_LINES if EXPLICIT_LINES[-1] in options else ()
         toolchain.compile_ir(ir, output, target=target_name, options=levels)
     except CompileError:  # as where the markers need more registers than there are
         return False

@@ -13,6 +13,7 @@ from cupygemm.emulator.errors import Fault, lanes_of
 from cupygemm.emulator.units.global_races import Race, global_race
 from cupygemm.emulator.units.lane_races import lane_race
 from cupygemm.emulator.units.polling import polls_of
+from cupygemm.emulator.units.shared_arrays import meant_by
 from cupygemm.emulator.waves.marks import marks_of
 from cupygemm.emulator.waves.reports import instruction_at
 
@@ -51,7 +52,8 @@ class FaultCode(IntEnum):
     LANE_RACE = 25
     SKIPPED_BARRIER = 26
     INACTIVE_LANE = 27
-    NEEDS_FINER_SHADOW = 28
+    OTHER_VARIABLE = 28
+    NEEDS_FINER_SHADOW = 29
 
 
 _CODES = {  # by the check that the faults belong to
@@ -85,6 +87,7 @@ _CODES = {  # by the check that the faults belong to
     "lane_races": (FaultCode.LANE_RACE,),
     "inactive_lanes": (FaultCode.INACTIVE_LANE,),
     "partial_barriers": (FaultCode.SKIPPED_BARRIER,),
+    "shared_arrays": (FaultCode.OTHER_VARIABLE,),
     "stream_races": (
         FaultCode.STREAM_RACE_READ,
         FaultCode.STREAM_RACE_WRITE_READ,
@@ -110,6 +113,9 @@ _NOT_WAITED = (
 )
 
 
+_NEXT_VARIABLE = (
+    "the compiler has put another variable there: check the index, or the array's extents"
+)
 _SPACES = {  # by fault code, of those that are not about LDS
     FaultCode.OUT_OF_BOUNDS: "",
     FaultCode.SCALAR_MISALIGNED: "",
@@ -185,9 +191,19 @@ def _describe(code: FaultCode, found: Any, group: Group, position: int) -> tuple
         dynamic = limit - state.kernel.lds_bytes
         if dynamic or not limit:
             past += f"\nthe launch gives it {dynamic} of them as dynamic LDS (shared_mem)"
+        meant = meant_by(state.kernel, state.current_pc, address)
+        if meant is not None:
+            past += f"\nas the source has it, this is {meant.element} of {meant.declaration}"
         return (
             f"out-of-bounds LDS {verb}",
             f"{span}; the workgroup's LDS has {limit} bytes: {past}",
+        )
+    if code == FaultCode.OTHER_VARIABLE:
+        meant = meant_by(state.kernel, state.current_pc, address, found.other)
+        described = meant and f"{meant.element} of {meant.declaration}, {meant.distance}"
+        return (
+            f"LDS {verb} outside its array",
+            f"{span}: as the source has it, this is {described};\n" + _NEXT_VARIABLE,
         )
     if code == FaultCode.SCRATCH_OUT_OF_BOUNDS:
         return (

@@ -26,6 +26,8 @@ from cupygemm.emulator.units.native_form import address_of
 from cupygemm.emulator.units.operation import Operation
 from cupygemm.emulator.units.partial_barriers import exec_of, fault_of, forget, is_watched
 from cupygemm.emulator.units.polling import polls_of
+from cupygemm.emulator.units.shared_arrays import CHECK as SHARED_ARRAYS
+from cupygemm.emulator.units.shared_arrays import tables_of
 from cupygemm.emulator.units.structures import MachineStruct
 from cupygemm.emulator.waves.marks import marks_of
 from cupygemm.emulator.waves.state import SCRATCH_BASE, Group, State, aligned_zeros
@@ -88,6 +90,7 @@ class Machine:
         self._point("skipped", np.zeros(state.num_waves, np.uint64))
         self._point("skipped_at", np.zeros(state.num_waves, np.int64))
         self._watch_barriers(state)
+        self._watch_variables(state)
         self._set_ranges(state)
         if state.checks:
             self._fit_shadow(state)
@@ -113,10 +116,20 @@ class Machine:
         if not is_watched(state):
             self.struct.skipped = None
 
+    def _watch_variables(self, state: State) -> None:
+        """Let C look for accesses outside the variable in LDS that the source names."""
+        self.struct.num_named = 0
+        if state.lds.size and state.findings.policy[SHARED_ARRAYS] != "off":
+            named, extents = tables_of(state.kernel)
+            self._point("named", named)
+            self._point("variables", extents)
+            self.struct.num_named, self.struct.num_variables = len(named), len(extents)
+
     def restart(self, state: State) -> None:
         """Prepare the arrays for another batch of the same shape."""
         self._set_ranges(state)
         self._watch_barriers(state)
+        self._watch_variables(state)
         self.struct.tainted = self.struct.num_undefined = 0
         self.dropped = self.struct.ignored = dropped_codes(state.findings.policy)
         if not state.checks:

@@ -1,0 +1,169 @@
+"""Accesses to a ``__shared__`` array that leave it, for another variable in LDS.
+
+The compiler puts the variables of a kernel side by side, so that ``a[64]`` of ``float a[64]`` is
+``b[0]``, and no access is out of the bounds of LDS. Which array is meant, the machine code does not
+tell; the source does. The line table has the place of each access in its line: that of the array's
+name for a read, ``a[i + 1]``, and of the operator for a write, ``a[i + 1] = x``.
+
+Where an instruction makes two accesses (``ds_read2``), that is the place of one of them, or none.
+Then an access counts only if some lanes are inside an array and others are not; without a place,
+if the line chooses between nothing, and has subscripts of ``__shared__`` arrays and arguments only.
+
+An access is left out if the layout of LDS is not certain (`lds_variables`), if it is inlined, wider
+than an element, or if the kernel declares the name more than once.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cupygemm.emulator.code_object.lds_variables import (
+    Variable,
+    declaration_of,
+    element_of,
+    is_declared_once,
+    variables_of,
+)
+from cupygemm.emulator.code_object.line_table import line_table
+from cupygemm.emulator.errors import UnsupportedInstruction
+from cupygemm.emulator.isa.decode import decode
+
+if TYPE_CHECKING:
+    from cupygemm.emulator.code_object import Kernel
+
+CHECK = "shared_arrays"
+ACCESS = np.dtype([("pc", "i8"), ("low", "i8"), ("high", "i8")])  # struct named_access
+_DS = 0b110110  # the highest 6 bits of an instruction of this encoding
+_PLAIN = re.compile(r"ds_(?:read|write)(2|2st64)?_[biu](\d+)(?:_d16(?:_hi)?)?")
+_READ = re.compile(r"(\w+)\s*\[")
+_CHOICE = re.compile(r"\?|&&|\|\||\b(?:if|else|for|while|switch)\b|\*\s*\(")
+_ASSIGNED = re.compile(r"(?:[-+*/%&|^]|<<|>>)?=(?!=)|\+\+|--")
+_found: WeakKeyDictionary[Kernel, dict[int, Variable | None]] = WeakKeyDictionary()
+_tables: WeakKeyDictionary[Kernel, tuple[NDArray[np.void], NDArray[np.int64]]]
+_tables = WeakKeyDictionary()
+
+
+class Meant(NamedTuple):
+    """What an access has to do with the array that its source names."""
+
+    element: str
+    declaration: str
+    distance: str
+
+
+def tables_of(kernel: Kernel) -> tuple[NDArray[np.void], NDArray[np.int64]]:
+    """Return the accesses that are looked at, and the variables in LDS, as C reads them.
+
+    Returns
+    -------
+    accesses : ndarray
+        Of ACCESS, (n,), ascending. `low` is -1 where any variable may be meant.
+    extents : ndarray
+        The first byte of each variable, and the one behind its last: int64 (m, 2).
+    """
+    tables = _tables.get(kernel)
+    if tables is None:
+        found = sorted(_variables(kernel).items())
+        bounds = [(v.offset, v.offset + v.size) if v else (-1, -1) for _, v in found]
+        rows = [(pc, *each) for (pc, _), each in zip(found, bounds, strict=True)]
+        known = variables_of(kernel) if found else []
+        extents = np.array([(v.offset, v.offset + v.size) for v in known], np.int64)
+        tables = _tables[kernel] = np.array(rows, ACCESS), extents.reshape(-1, 2)
+    return tables
+
+
+def meant_by(kernel: Kernel, pc: int, address: int, offset: int = -1) -> Meant | None:
+    """Return what an instruction's source means by an address outside its array.
+
+    Parameters
+    ----------
+    kernel : Kernel
+    pc : int
+    address : int
+        In LDS.
+    offset : int, optional
+        The place of the array in LDS, by default of that which the source names.
+    """
+    variable = _variables(kernel).get(pc)
+    if offset >= 0:
+        variable = next((each for each in variables_of(kernel) if each.offset == offset), None)
+    if variable is None:
+        return None
+    before, behind = variable.offset - address, address - variable.offset - variable.size
+    distance = (
+        f"{before} bytes before its start" if before > 0 else f"{behind} bytes behind its end"
+    )
+    return Meant(element_of(variable, address), declaration_of(variable), distance)
+
+
+def _variables(kernel: Kernel) -> dict[int, Variable | None]:
+    """Return the variable that each access is to, by its program counter; None for any."""
+    if not hasattr(kernel, "code_object"):  # a single instruction, outside a kernel
+        return {}
+    found = _found.get(kernel)
+    if found is None:
+        found = _found[kernel] = _search(kernel)
+    return found
+
+
+def _search(kernel: Kernel) -> dict[int, Variable | None]:
+    if not kernel.code_object.program[0]:  # another compiler's table has lines where none belongs
+        return {}
+    known = {each.name: each for each in variables_of(kernel) if each.extents}
+    known = {name: each for name, each in known.items() if is_declared_once(kernel, name)}
+    if not known:
+        return {}
+    code_object = kernel.code_object
+    table = line_table(code_object)
+    code = bytes(code_object.image[kernel.entry : kernel.entry + (kernel.code_bytes & ~3)])
+    words = np.frombuffer(code, "<u4")
+    subscripted = {*known, *(each.name.partition(".")[0] for each in kernel.explicit_arguments)}
+    found: dict[int, Variable | None] = {}
+    for place in np.flatnonzero(words >> 26 == _DS):
+        pc = kernel.entry + 4 * int(place)
+        try:
+            name = decode(code_object.image, pc, code_object.target_name).mnemonic
+        except UnsupportedInstruction:  # the second half of another instruction
+            continue
+        plain, text = _PLAIN.fullmatch(name), table.text_around(pc)
+        if plain is None or text is None:
+            continue
+        before, behind = text
+        size = int(plain[2]) // 8
+        variable = known.get(_named(before, behind, writes=name.startswith("ds_write")))
+        if variable is not None and size <= variable.element_bytes:
+            found[pc] = variable
+        elif plain[1] and not before and _CHOICE.search(behind) is None:
+            names = set(_READ.findall(behind))
+            sizes = {known[each].element_bytes for each in names & set(known)}
+            if names <= subscripted and sizes == {size}:
+                found[pc] = None
+    return found
+
+
+def _named(before: str, behind: str, *, writes: bool) -> str:
+    """Return the array that is accessed at a place in a line; "" if it is not certain."""
+    if not writes:
+        match = _READ.match(behind) or (_before(before) if _ASSIGNED.match(behind) else None)
+    else:
+        match = _before(before) if _ASSIGNED.match(behind) else None
+    return match[1] if match else ""
+
+
+def _before(text: str) -> re.Match[str] | None:
+    """Match the subscripted name that a text ends with."""
+    text = text.rstrip()
+    while text.endswith("]"):
+        depth, place = 0, len(text)
+        while place and (depth or place == len(text)):
+            place -= 1
+            depth += (text[place] == "]") - (text[place] == "[")
+        text = text[:place].rstrip()
+        if not text.endswith("]"):
+            return re.search(r"(?<![\w.>])(\w+)$", text)
+    return None
