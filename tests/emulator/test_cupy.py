@@ -233,3 +233,40 @@ def test_fortran_order(cp: ModuleType, dtype: str) -> None:
     assert ordered.flags.f_contiguous
     np.testing.assert_array_equal(ordered.get(), array)
     np.testing.assert_array_equal(cp.asarray(array).get(order="F"), array)
+
+
+def test_memory_of_an_array_is_not_given_to_the_next(cp: ModuleType) -> None:
+    copy = cp.RawKernel(
+        'extern "C" __global__ void copy(const float* x, float* y)'
+        "{ y[threadIdx.x] = x[threadIdx.x]; }",
+        "copy",
+    )
+    out = cp.zeros(64, np.float32)
+    cp.cuda.Device().synchronize()
+    address = np.uintp(cp.full(64, 3, np.float32).data.ptr)
+    new = [cp.zeros(64, np.float32) for _ in range(3)]
+    with pytest.raises(cp.cuda.driver.CUDADriverError, match="points into what was freed"):
+        copy((1,), (64,), (address, out))
+    assert address not in [each.data.ptr for each in new]
+
+
+def test_memory_is_given_to_the_next_array_while_another_stream_works(cp: ModuleType) -> None:
+    stream = cp.cuda.Stream(non_blocking=True)
+    with stream:
+        other = cp.ones(64, np.float32)
+    address = cp.zeros(3000, np.float32).data.ptr
+    assert cp.zeros(3000, np.float32).data.ptr == address
+    stream.synchronize()
+    assert other[0] == 1
+
+
+def test_a_pool_with_a_limit_passes_over_no_memory(cp: ModuleType) -> None:
+    pool = cp.get_default_memory_pool()
+    cp.zeros(64, np.float32)
+    before = pool.get_limit()
+    try:
+        pool.set_limit(size=pool.total_bytes() + (1 << 20))
+        address = cp.zeros(3000, np.float32).data.ptr
+        assert cp.zeros(3000, np.float32).data.ptr == address
+    finally:
+        pool.set_limit(size=before)

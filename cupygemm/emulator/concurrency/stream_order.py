@@ -252,6 +252,10 @@ class StreamOrder:
             ]
         return Rivals(operation, others) if others else None
 
+    def has_work_only_in(self, queue: Queue) -> bool:
+        """Tell whether the host has waited for all work but that of one stream."""
+        return all(each is queue for each in tuple(self._busy))
+
     def forget_times(self) -> None:
         """Forget when launches accessed memory: the clock was set back and all records are gone."""
         with self._lock:
