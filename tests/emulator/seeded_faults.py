@@ -184,6 +184,20 @@ def _streams() -> int:
     return int(z[0])
 
 
+def _pinned() -> int:
+    import cupy as cp
+
+    stream = cp.cuda.Stream(non_blocking=True)
+    buffer = np.frombuffer(cp.cuda.alloc_pinned_memory(256), np.uint32, 64)
+    buffer[:] = 7
+    x = cp.zeros(64, np.uint32) + np.uint32(0)
+    cp.cuda.Device().synchronize()
+    x.set(buffer, stream=stream)
+    buffer[:] = 8
+    stream.synchronize()
+    return int(x[0])
+
+
 _ADDS = """
 extern "C" __global__ void k(unsigned* x, float a) {
     x[threadIdx.x] = 7 + (int)(a / 1000);
@@ -235,6 +249,8 @@ def run(name: str) -> int:
         return _source(_HALF_A_MASK)
     if name == "stream_races":
         return _streams()
+    if name == "pending_copies":
+        return _pinned()
     if name == "partial_barriers":
         return _barrier()
     if name == "shared_arrays":

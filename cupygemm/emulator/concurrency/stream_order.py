@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from cupygemm.emulator.concurrency.pending_copies import PendingCopies
 from cupygemm.emulator.concurrency.stream_deferral import Deferral
 
 if TYPE_CHECKING:
@@ -174,10 +175,12 @@ class StreamOrder:
     ----------
     deferral : Deferral
         The work that has not begun. Its lock is taken before this object's own, never after.
+    copies : PendingCopies
+        Copies from pinned memory for which the host has not waited.
     """
 
     def __init__(self) -> None:
-        self.deferral = Deferral()
+        self.deferral, self.copies = Deferral(), PendingCopies()
         self._lock = threading.RLock()
         self._queues: dict[Hashable, Queue] = {}
         self._legacy: dict[int, Queue] = {}  # by device
@@ -319,6 +322,7 @@ class StreamOrder:
         with self._lock:
             merge(self._host, clock)
             self._advance()
+        self.copies.reach(self._host)
 
     def _advance(self) -> None:
         self._epoch += 1

@@ -10,7 +10,15 @@ from __future__ import annotations
 import ctypes
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from cupygemm.emulator.concurrency.stream_order import Operation, Rivals, StreamOrder, Stretch
+import numpy as np
+
+from cupygemm.emulator.concurrency.stream_order import (
+    INTERVAL,
+    Operation,
+    Rivals,
+    StreamOrder,
+    Stretch,
+)
 from cupygemm.emulator.diagnostics.checking import policy
 from cupygemm.emulator.diagnostics.findings import report_call
 from cupygemm.emulator.errors import EmulatorError
@@ -117,6 +125,9 @@ def touch(order: StreamOrder, operation: Operation, memory: Memory, parts: list[
     """
     operation.serial = memory.serial
     operation.stretches += parts
+    for part in parts:
+        if part.writes:
+            order.copies.forget(part.start, part.end)
     rivals, shadow = order.rivals(operation), memory.shadow
     severity = "off" if rivals is None else policy()[CHECK]
     if rivals is None or shadow is None or severity == "off":
@@ -133,6 +144,19 @@ def touch(order: StreamOrder, operation: Operation, memory: Memory, parts: list[
         )  # fmt: skip
         report_call(StreamRace(kind, operation.label, address, detail), severity)
         return
+
+
+def look_at_copies(order: StreamOrder, memory: Memory) -> None:
+    """Report copies from pinned memory that has changed since; see `pending_copies`."""
+
+    def written(span: tuple[int, int], time: int) -> bool:
+        shadow = memory.shadow
+        if shadow is None or int(shadow.clock[0]) < time:  # it was set back
+            return True
+        times = np.array([(time + 1, int(shadow.clock[0]))], INTERVAL)
+        return find_access(shadow, span, times, with_reads=False) is not None
+
+    order.copies.look(memory, written)
 
 
 def watch_launch(

@@ -163,6 +163,13 @@ CHECKS: Mapping[str, Check] = {
         "the access is made; the order is that of submission, or one that a seed chooses",
         "HIP's runtime API: streams, events and the legacy default stream",
     ),
+    "pending_copies": Check(
+        "pinned memory of the host that the host changes while an asynchronous copy from it is "
+        "pending; not in launches that wait in their stream",
+        "the copy has read what was there when it was submitted",
+        "HIP's runtime API: hipMemcpyAsync returns before the copy is done",
+        "warn",
+    ),
     "barriers": Check(
         "a barrier that some waves of a workgroup skipped before they ended",
         "the other waves go on, as the hardware counts only waves that have not ended",

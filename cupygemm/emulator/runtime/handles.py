@@ -13,7 +13,9 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from cupygemm.emulator.concurrency.stream_order import Operation, Queue
+from cupygemm.emulator.concurrency.stream_races import look_at_copies
 from cupygemm.emulator.device import Device, Stream
+from cupygemm.emulator.errors import EmulatorError
 from cupygemm.emulator.peers import Devices
 from cupygemm.emulator.runtime.capture import Capture, Kind
 from cupygemm.emulator.runtime.status import HipError, Status
@@ -128,6 +130,8 @@ class Handles:
             operation = order.begin(queue, label)
             if kind == "host":
                 deferral.run_until(operation.clock())
+                self.look_at_copies()
+                order.copies.forget()  # the function may write anything
             run(operation)
             return operation
         with deferral.lock:
@@ -141,6 +145,14 @@ class Handles:
 
             deferral.add(queue, operation.clock(), label, later)
         return operation
+
+    def look_at_copies(self) -> None:
+        """Report copies from pinned memory that the host has changed without waiting for them."""
+        try:
+            look_at_copies(self.devices.order, self.devices.memory)
+        except EmulatorError as fault:
+            self.device.last_fault = fault
+            raise
 
     def check_not_captured(self, stream: int, what: str) -> None:
         """Raise an error if a call would wait for a stream that is being captured."""

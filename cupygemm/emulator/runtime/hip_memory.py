@@ -15,6 +15,7 @@ from cupygemm.emulator.concurrency.stream_order import Operation, Stretch
 from cupygemm.emulator.concurrency.stream_races import touch
 from cupygemm.emulator.device import OutOfMemory
 from cupygemm.emulator.errors import EmulatorError
+from cupygemm.emulator.memory.allocations import Memory
 from cupygemm.emulator.memory.host_memory import host_available
 from cupygemm.emulator.runtime.handles import Handles
 from cupygemm.emulator.runtime.status import HipError, Status, store_size
@@ -38,6 +39,11 @@ class PointerAttributes(ctypes.Structure):
         ("is_managed", ctypes.c_int),
         ("allocation_flags", ctypes.c_uint),
     )
+
+
+def _is_pinned(memory: Memory, address: int) -> bool:
+    block = memory.block(address) if memory.owns(address) else None
+    return block is not None and block.tag == "hipHostMalloc"
 
 
 class MemoryFunctions(Handles):
@@ -108,6 +114,7 @@ class MemoryFunctions(Handles):
         if place is None:
             return
         order = self.devices.order
+        self.look_at_copies()
         try:
             order.reach(place.clock())
         except BaseException:
@@ -146,8 +153,16 @@ class MemoryFunctions(Handles):
 
     def hipMemcpyAsync(self, to: int, source: int, size: int, kind: int, stream: int) -> None:
         self.check_stream(stream)
-        place = self._submit_copy(to, source, size, kind, stream)
         memory = self.devices.memory
+        if memory.owns(source) or memory.owns(to):
+            self.look_at_copies()
+        place = self._submit_copy(to, source, size, kind, stream)
+        if (
+            place is not None
+            and self.devices.order.deferral.seed is None
+            and _is_pinned(memory, source)
+        ):
+            self.devices.order.copies.add(place, memory, source, size)
         if not (memory.owns(to) and memory.owns(source)):
             # "If host or dest are not pinned, the memory copy will be performed synchronously."
             self._await(place)

@@ -62,6 +62,7 @@ class DeviceFunctions(Handles):
     def hipDeviceSynchronize(self) -> None:
         for stream in tuple(self.captures):
             self.check_not_captured(stream, "a wait for all streams, and so for")
+        self.look_at_copies()
         self.devices.order.synchronise_device(self.device.index)
         self.devices.order.deferral.raise_failure()
 
@@ -181,6 +182,7 @@ class StreamFunctions(Handles):
     def hipStreamSynchronize(self, stream: int) -> None:
         self.check_stream(stream)
         self.check_not_captured(stream, "a wait for")
+        self.look_at_copies()
         self.devices.order.synchronise(self.queue(stream))
         self.devices.order.deferral.raise_failure()
 
@@ -320,6 +322,7 @@ class StreamFunctions(Handles):
 
     def hipEventSynchronize(self, event: int) -> None:
         known = self._reachable(event, "a wait for")
+        self.look_at_copies()
         self.devices.order.reach(known.clock)
         self.devices.order.deferral.raise_failure()
 
@@ -330,6 +333,7 @@ class StreamFunctions(Handles):
         deferral.raise_failure()
         if not is_done:
             raise HipError(Status.NOT_READY, f"the work before {what} is not done")
+        self.look_at_copies()
         self.devices.order.reach(clock)
 
     def _reachable(self, event: int, what: str) -> Event:

@@ -1,0 +1,142 @@
+"""Pinned memory of the host that changes while an asynchronous copy from it is pending.
+
+    hipMemcpyAsync(device, pinned)     its bytes are remembered
+    pinned[:] = 2                      seen by nobody
+    hipStreamSynchronize               the bytes have changed: which of them are copied, is chance
+
+The emulated device copies at once, so that such a program is right here, and wrong on a GPU. What
+the host does to memory is not seen; so the bytes are compared where the host waits for work of a
+stream, and where it asks for the next copy. What the device may have written in between is left
+out: a copy, a fill or a library call to the same bytes, a host function, a kernel. The last copies
+are remembered, up to a limit.
+"""
+
+from __future__ import annotations
+
+import collections
+import ctypes
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from cupygemm.emulator.diagnostics.checking import policy
+from cupygemm.emulator.diagnostics.findings import Site, call_site, report_call
+from cupygemm.emulator.errors import ArgumentFault
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from cupygemm.emulator.memory.allocations import Memory
+
+CHECK = "pending_copies"
+_REMEMBERED = 8  # copies
+_LARGEST = 64 << 20  # bytes of a copy
+_SHOWN = 8  # bytes
+_TEXT = """\
+pinned memory of the host changed while a copy from it was pending
+  {label} in {stream}, submitted at {site}
+  address 0x{address:x}
+  its byte {place} on was {before} at that time, and is {now}
+  the host has not waited for the copy: on a GPU, it may read the one or the other. Call
+  stream.synchronize(), or wait for an event behind the copy, before the memory is used again
+  check: {check}"""
+
+
+class Place(Protocol):
+    """What a copy needs of an `Operation` of `stream_order`, which is above this module."""
+
+    queue: Any
+    number: int
+    label: str
+
+
+@dataclass(frozen=True, eq=False)
+class _Copy:
+    """A copy for which the host has not waited.
+
+    Attributes
+    ----------
+    place : Place
+    start : int
+    data : bytes
+        What was to be copied.
+    serial : int
+        Of the allocation.
+    clock : int
+        That of `GlobalShadow`, when it was submitted.
+    site : Site
+    """
+
+    place: Place
+    start: int
+    data: bytes
+    serial: int
+    clock: int
+    site: Site
+
+
+class PendingCopies:
+    """The last copies from pinned memory for which the host has not waited."""
+
+    def __init__(self) -> None:
+        self._copies: collections.deque[_Copy] = collections.deque(maxlen=_REMEMBERED)
+
+    def add(self, place: Place, memory: Memory, start: int, size: int) -> None:
+        """Remember what an asynchronous copy reads from pinned memory."""
+        block, shadow = memory.block(start), memory.shadow
+        if block is None or shadow is None or not 0 < size <= _LARGEST or policy()[CHECK] == "off":
+            return
+        data, clock = ctypes.string_at(start, size), int(shadow.clock[0])
+        self._copies.append(_Copy(place, start, data, block.serial, clock, call_site()))
+
+    def reach(self, clock: Mapping[Any, int]) -> None:
+        """Forget the copies for which the host has waited."""
+        for each in tuple(self._copies):
+            if clock.get(each.place.queue, 0) >= each.place.number:
+                self._drop(each)
+
+    def forget(self, start: int = 0, end: int = 1 << 64) -> None:
+        """Forget the copies from memory that the device writes, or may write."""
+        for each in tuple(self._copies):
+            if each.start < end and start < each.start + len(each.data):
+                self._drop(each)
+
+    def look(self, memory: Memory, written: Callable[[tuple[int, int], int], bool]) -> None:
+        """Report the copies whose bytes have changed.
+
+        Parameters
+        ----------
+        memory : Memory
+        written : callable
+            Whether a kernel has written to some addresses since a time.
+
+        Raises
+        ------
+        ArgumentFault
+            There is one, and the check is an error.
+        """
+        for each in tuple(self._copies):
+            block, size = memory.block(each.start), len(each.data)
+            if block is None or block.serial != each.serial:  # it was given back
+                self._drop(each)
+                continue
+            now = (ctypes.c_char * size).from_address(each.start).raw
+            if now != each.data:
+                self._drop(each)
+                if not written((each.start, each.start + size), each.clock):
+                    report_call(ArgumentFault(_text(each, now), CHECK), policy()[CHECK])
+
+    def _drop(self, copy: _Copy) -> None:
+        if copy in self._copies:
+            self._copies.remove(copy)
+
+
+def _text(copy: _Copy, now: bytes) -> str:
+    differs = np.frombuffer(now, np.uint8) != np.frombuffer(copy.data, np.uint8)
+    place = int(differs.argmax()) // _SHOWN * _SHOWN
+    before, after = (each[place : place + _SHOWN].hex(" ", 4) for each in (copy.data, now))
+    return _TEXT.format(
+        label=copy.place.label, stream=copy.place.queue, site=copy.site, address=copy.start + place,
+        place=place, before=before, now=after, check=CHECK,
+    )  # fmt: skip
