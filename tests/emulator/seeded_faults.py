@@ -233,6 +233,22 @@ def _argument() -> int:
     return int(x[0])
 
 
+_RESTRICTED = """
+extern "C" __global__ void k(const unsigned* __restrict__ x, unsigned* __restrict__ y) {
+    y[threadIdx.x] = x[threadIdx.x] + 7;
+    y[threadIdx.x] += x[threadIdx.x];
+}
+"""
+
+
+def _shared_arguments() -> int:
+    import cupy as cp
+
+    x = cp.zeros(64, np.uint32)
+    cp.RawKernel(_RESTRICTED, "k")((1,), (64,), (x, x))
+    return int(x[0])
+
+
 def _view() -> int:
     import cupy as cp
 
@@ -261,6 +277,8 @@ def run(name: str) -> int:
         return _source(_HALF_A_SUM)
     if name == "argument_types":
         return _argument()
+    if name == "restricted_arguments":
+        return _shared_arguments()
     if name == "argument_views":
         return _view()
     x = np.arange(_WORDS, dtype=np.uint32)

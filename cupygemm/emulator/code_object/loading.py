@@ -48,6 +48,7 @@ class Argument:
     offset: int
     size: int
     value_kind: str
+    access: str = ""  # "read_only" or "write_only", of a __restrict__ pointer that is so used
 
     @property
     def source_name(self) -> str:
@@ -297,6 +298,7 @@ def _kernel(code_object: CodeObject, entry: dict[str, Any], symbols: list[Symbol
             size_in(arg, ".offset"),
             size_in(arg, ".size"),
             str(arg[".value_kind"]),
+            str(arg.get(".actual_access", "")),
         )
         for arg in entry.get(".args", [])
     )

@@ -124,6 +124,14 @@ CHECKS: Mapping[str, Check] = {
         "guide, chapter 11)",
         "warn",
     ),
+    "restricted_arguments": Check(
+        "arguments of cupy.RawKernel that share memory, of which one is __restrict__, if bytes are "
+        "read through one and written through the other, and the order of the two matters",
+        "the accesses are made as the compiler has ordered them",
+        "C's restrict (C11, 6.7.3.1), which clang's __restrict__ follows; the noalias attribute in "
+        "LLVM's language reference",
+        "warn",
+    ),
     "inactive_lanes": Check(
         "an address, a branch, an atomic or a stored value that depends on what ds_bpermute, "
         "ds_swizzle (__shfl), DPP with bound_ctrl or v_readlane has read in a lane that is "

@@ -19,7 +19,7 @@ from cupygemm.emulator.diagnostics.source_findings import called_by_cupy
 from cupygemm.emulator.raw_kernels import argument_types, argument_views
 from cupygemm.emulator.raw_kernels.argument_types import Given
 from cupygemm.emulator.raw_kernels.argument_views import View
-from cupygemm.emulator.runtime import view_accesses
+from cupygemm.emulator.runtime import restricted_arguments, view_accesses
 
 if TYPE_CHECKING:
     from cupygemm.emulator.runtime.hip import HipRuntime
@@ -58,7 +58,8 @@ def install(cupy: Any, runtime: HipRuntime) -> None:
             if devices.order.deferral.seed is not None:  # the launch waits in its stream
                 super().__call__(grid, block, args, *rest, **options)
                 return
-            with view_accesses.watched(kernel, args, array, memory, devices.target.name):
+            launched = kernel, args, array, memory, devices.target.name
+            with view_accesses.watched(*launched), restricted_arguments.watched(*launched):
                 super().__call__(grid, block, args, *rest, **options)
 
     class Module(own.Module):  # type: ignore[misc]

@@ -101,7 +101,7 @@ def _parts(arguments: Sequence[Any], array: Any, memory: Memory) -> list[list[_P
     for position, value in enumerate(arguments):
         if isinstance(value, array):
             if value.size:
-                start, end = _reach(value)
+                start, end = reach(value)
                 extent = memory.range_of(start)
                 if extent is not None:
                     part = _Part(position, value.shape, start, end, extent)
@@ -135,7 +135,7 @@ def _text(
     )
 
 
-def _reach(array: Any) -> tuple[int, int]:
+def reach(array: Any) -> tuple[int, int]:
     """Return the addresses of an array's first and behind its last byte."""
     reach = [(n - 1) * step for n, step in zip(array.shape, array.strides, strict=True)]
     start = int(array.data.ptr)
