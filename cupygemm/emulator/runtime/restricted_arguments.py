@@ -31,7 +31,6 @@ from cupygemm.emulator.diagnostics import checking
 from cupygemm.emulator.diagnostics.findings import report_call
 from cupygemm.emulator.errors import ArgumentFault
 from cupygemm.emulator.native import library
-from cupygemm.emulator.raw_kernels.argument_types import argument_name
 from cupygemm.emulator.raw_kernels.parameter_types import parameters_of
 from cupygemm.emulator.runtime.view_accesses import reach
 from cupygemm.emulator.waves.reports import instruction_of
@@ -197,7 +196,7 @@ def _text(
 ) -> str:
     explicit = kernel.explicit_arguments
     reader, writer = (instruction_of(kernel, target, pc).replace("\n", "\n    ") for pc in places)
-    names = [argument_name(each.position, explicit[each.position]) for each in (read, written)]
+    names = [explicit[each.position].label(each.position) for each in (read, written)]
     same = (read.start, read.end) == (written.start, written.end)
     offset = written.start - read.start
     how = "are one array" if same else f"overlap: the second begins {offset} bytes behind the first"
