@@ -81,7 +81,7 @@ def lu_factor(
 
     a = as_array("lu_factor", "a", a)
     require_matrices("lu_factor", "a", a)
-    dtype = factored_dtype("lu_factor", a, halves=True)
+    dtype = factored_dtype("lu_factor", a, narrow=True)
     pivots = (*a.shape[:-2], min(a.shape[-2:]))
     if not a.size:
         return cupy.empty(a.shape, dtype), cupy.empty(pivots, "int32")
@@ -211,7 +211,7 @@ def cho_factor(
     TypeError
         If ``a`` is not an array on a device, or its type cannot be factored.
     """
-    a, dtype = square_matrices("cho_factor", a, halves=True)
+    a, dtype = square_matrices("cho_factor", a, narrow=True)
     if not a.size:
         return a.astype(dtype), bool(lower)
     factors, info = _cholesky.factored(a if lower else adjoint(a), dtype)

@@ -30,15 +30,16 @@ def require_square(function: str, name: str, a: Array) -> None:
         )
 
 
-def factored_dtype(function: str, *arrays: Array, halves: bool = False) -> np.dtype[Any]:
+def factored_dtype(function: str, *arrays: Array, narrow: bool = False) -> np.dtype[Any]:
     """Return the type in which arrays are factored: float32, float64 or their complex types.
 
     Parameters
     ----------
     function : str
     *arrays : cupy.ndarray
-    halves : bool
-        Whether float16 is converted to float32, as by SciPy, and not refused, as by NumPy.
+    narrow : bool
+        Whether float16 and integers of at most 16 bits are converted to float32, as by SciPy.
+        NumPy refuses the former and converts the latter to float64.
 
     Raises
     ------
@@ -48,24 +49,24 @@ def factored_dtype(function: str, *arrays: Array, halves: bool = False) -> np.dt
     single, is_complex = True, False
     for array in arrays:
         dtype = array.dtype
-        if dtype.char in FACTORED or (halves and dtype.char == "e"):
+        if dtype.char in FACTORED or (narrow and dtype.char == "e"):
             single = single and dtype.char in "feF"
             is_complex = is_complex or dtype.kind == "c"
         elif dtype.kind in "biu":
-            single = False
+            single = single and narrow and dtype.itemsize <= 2
         else:
             raise TypeError(f"{function} takes no {dtype}: convert the array to float32 or float64")
     return np.dtype(("F" if single else "D") if is_complex else ("f" if single else "d"))
 
 
-def square_matrices(function: str, a: Any, *, halves: bool = False) -> tuple[Array, np.dtype[Any]]:
+def square_matrices(function: str, a: Any, *, narrow: bool = False) -> tuple[Array, np.dtype[Any]]:
     """Return the argument ``a``, square matrices on a device, and the type to factor it in.
 
     Parameters and errors are those of `require_square` and `factored_dtype`.
     """
     a = as_array(function, "a", a)
     require_square(function, "a", a)
-    return a, factored_dtype(function, a, halves=halves)
+    return a, factored_dtype(function, a, narrow=narrow)
 
 
 def real_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:

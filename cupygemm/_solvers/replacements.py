@@ -14,6 +14,7 @@ from cupygemm._products.accelerate import CupyFunction
 from cupygemm._request.arrays import Array
 from cupygemm._solvers import factors, inverses, orthogonal, systems
 from cupygemm._solvers.errors import unchecked
+from cupygemm._solvers.operands import factored_dtype
 
 Function = Callable[..., Any]
 
@@ -71,8 +72,11 @@ def _invh(a: Array) -> Array:
 
     if a.ndim != 2:
         raise ValueError(f"invh: a has shape {a.shape}; it must be a matrix")
-    identity = cupy.eye(a.shape[-1], dtype=a.dtype)
-    inverse: Array = systems.solve(a, identity, lower=True, assume_a="pos")
+    dtype = factored_dtype("invh", a, narrow=True)
+    identity = cupy.eye(a.shape[-1], dtype=dtype)
+    inverse: Array = systems.solve(
+        a.astype(dtype, copy=False), identity, lower=True, assume_a="pos"
+    )
     return inverse
 
 

@@ -30,7 +30,7 @@ def right_hand_sides(
     """Return the common type, a copy of ``b``, its shape, and whether it is a vector."""
     import cupy
 
-    dtype = factored_dtype(function, a, b, halves=True)
+    dtype = factored_dtype(function, a, b, narrow=True)
     n, vector = a.shape[-1], b.ndim == 1
     columns = b[:, None] if vector else b
     if b.ndim == 0 or columns.shape[-2] != n:

@@ -137,3 +137,22 @@ def test_what_cupy_allows(cp, calls, draw):
             theirs.lu_factor(cp.ones((3, 3)))
         with pytest.raises(TypeError, match="float16"):
             cp.linalg.inv(cp.ones((2, 2), "float16"))
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint16", "int32", "float16"])
+@pytest.mark.parametrize("name", ["invh", "solve_triangular"])
+def test_narrow_types_are_solved_in_the_type_of_cupys(cp, calls, dtype, name):
+    import cupyx.linalg
+    import cupyx.scipy.linalg as theirs
+
+    a = cp.eye(3).astype(dtype)
+
+    def called():
+        return cupyx.linalg.invh(a) if name == "invh" else theirs.solve_triangular(a, a)
+
+    outside = called()
+    with cupygemm.accelerate():
+        inside = called()
+    assert calls == [name]
+    assert inside.dtype == outside.dtype
+    assert (inside == cp.eye(3)).all()

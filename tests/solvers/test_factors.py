@@ -196,7 +196,16 @@ def test_errors(cp):
         linalg.lu_solve((square, cp.zeros(2, "int32")), square)
 
 
-def test_float16_is_converted_to_float32(cp):
-    a = np.array([[2, 1], [1, 3]], "float16")
-    lu, _ = linalg.lu_factor(cp.asarray(a))
-    assert_like(lu, scipy.linalg.lu_factor(a.astype("float32"))[0])
+@pytest.mark.parametrize("dtype", ["float16", "bool", "int8", "uint16", "int32"])
+def test_types_are_those_of_scipy(cp, dtype):
+    """Types of at most 16 bits are factored in float32, and wide integers in float64."""
+    a = np.array([[3, 1], [1, 2]], dtype) if dtype != "bool" else np.eye(2, dtype=bool)
+    on_device = cp.asarray(a)
+    lu, _ = linalg.lu_factor(on_device)
+    assert_like(lu, scipy.linalg.lu_factor(a)[0])
+    factor = linalg.cho_factor(on_device)
+    assert factor[0].dtype == scipy.linalg.cho_factor(a)[0].dtype
+    assert_like(
+        linalg.cho_solve(factor, on_device), scipy.linalg.cho_solve(scipy.linalg.cho_factor(a), a)
+    )
+    assert_like(linalg.solve_triangular(on_device, on_device), scipy.linalg.solve_triangular(a, a))
