@@ -6,6 +6,7 @@ arguments, and `linear` flattens leading axes.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, Literal
 
@@ -91,7 +92,7 @@ def syrk(
     a: Any,
     beta: complex = 0,
     c: Any = None,
-    trans: bool = False,
+    trans: bool | Literal["N", "T"] = False,
     *,
     out: Any = None,
     dtype: DTypeLike | None = None,
@@ -109,7 +110,7 @@ def syrk(
         Factor of `c`. With 0, `c` is not read.
     c : cupy.ndarray, optional
         Array to add; its shape broadcasts to the result's.
-    trans : bool
+    trans : bool or {"N", "T"}
         Whether to compute ``a.T @ a`` instead.
     out : cupy.ndarray, optional
         Array for the result. Pass `c` to update it in place.
@@ -138,19 +139,23 @@ def syrk(
     triangles are multiplied. Complex matrices are not conjugated.
     """
     a = _matrices("syrk", "a", a)
+    letter = _letter("syrk", "trans", trans, ("N", "T"))
     if beta != 0 and c is None:
         raise ValueError(f"syrk: beta is {beta}, but c is missing; pass c, or beta=0")
     if a.ndim == 2:
         target = None if out is None else as_array("syrk", "out", out)
         result = symmetric_product(
-            a.T if trans else a,
+            a.T if letter == "T" else a,
             target,
             None if dtype is None else np.dtype(dtype),
             epilogue_arguments(alpha=alpha, beta=beta or None, c=c if beta else None),
         )
         if result is not None:
             return result if out is None else out
-    return gemm(alpha, a, a, beta=beta, c=c, trans_a=trans, trans_b=not trans, out=out, dtype=dtype)
+    turned = letter == "T"
+    return gemm(
+        alpha, a, a, beta=beta, c=c, trans_a=turned, trans_b=not turned, out=out, dtype=dtype
+    )
 
 
 @common_keywords
@@ -230,11 +235,22 @@ def _matrices(function: str, name: str, x: Any) -> Array:
     return x
 
 
+def _letter(
+    function: str, keyword: str, how: Any, known: Sequence[Literal["N", "T", "C"]]
+) -> Literal["N", "T", "C"]:
+    """Return the letter that BLAS's argument means, one of those that are known."""
+    for letter in known:
+        if isinstance(how, str) and how.upper() == letter:
+            return letter
+    if isinstance(how, (bool, np.bool_, int, np.integer)) and how in (0, 1):
+        return "T" if how else "N"
+    letters = ", ".join(map(repr, known[:-1])) + f" or {known[-1]!r}"
+    raise ValueError(f"{function}: {keyword} is {how!r}; it must be True, False, {letters}")
+
+
 def _transposed(keyword: str, x: Array, how: Transposition) -> Array:
     """Return a matrix transposed as BLAS's argument specifies."""
-    letter = how.upper() if isinstance(how, str) else "T" if how else "N"
-    if letter not in ("N", "T", "C"):
-        raise ValueError(f"gemm: {keyword} is {how!r}; it must be True, False, 'N', 'T' or 'C'")
+    letter = _letter("gemm", keyword, how, ("N", "T", "C"))
     if letter == "N":
         return x
     transposed = x.swapaxes(-1, -2)

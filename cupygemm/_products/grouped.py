@@ -173,6 +173,12 @@ def _multiply_pairs(
     casting: str,
 ) -> list[Array]:
     """Return the products of pairs of matrices."""
+    for name, given in (("a", a), ("b", b), ("out", a if out is None else out)):
+        if not hasattr(given, "__len__"):
+            raise TypeError(
+                f"{_NAME}: {name} is a {type(given).__name__}, not a list of arrays; "
+                f"pass list({name})"
+            )
     if len(a) != len(b) or (out is not None and len(out) != len(a)):
         more = "" if out is None else f" and {len(out)} in out"
         raise ValueError(

@@ -295,16 +295,21 @@ def _require_exact(out: Array, function: str, shape: tuple[int, ...], dtype: np.
 
 def tensordot_axes(axes: Any, ndim_a: int, ndim_b: int) -> tuple[list[int], list[int]]:
     """Return the contracted axes of both operands as non-negative numbers."""
+    if isinstance(axes, SupportsIndex):
+        count = operator.index(axes)
+        if count > min(ndim_a, ndim_b):  # NumPy's exception is an IndexError
+            raise np.exceptions.AxisError(
+                f"tensordot: axes = {count}, but a has {ndim_a} axes and b has {ndim_b}"
+            )
+        count = max(count, 0)  # as in NumPy
+        return list(range(ndim_a - count, ndim_a)), list(range(count))
+    pair = "it must be a number of axes, or a pair: axes of a and axes of b"
     try:
         first, second = axes
     except TypeError:
-        count = operator.index(axes)
-        if count > min(ndim_a, ndim_b):
-            raise ValueError(
-                f"tensordot: axes = {count}, but a has {ndim_a} axes and b has {ndim_b}"
-            ) from None
-        count = max(count, 0)  # as in NumPy
-        return list(range(ndim_a - count, ndim_a)), list(range(count))
+        raise TypeError(f"tensordot: axes = {axes!r}; {pair}") from None
+    except ValueError:
+        raise ValueError(f"tensordot: axes = {axes!r}; {pair}") from None
     found = []
     for name, given, ndim in (("a", first, ndim_a), ("b", second, ndim_b)):
         listed = [given] if isinstance(given, SupportsIndex) else list(given)

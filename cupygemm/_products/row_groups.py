@@ -23,7 +23,7 @@ from cupygemm._products.scaled import scaled_matmul
 from cupygemm._request.arrays import Array, as_array, is_scalar, may_overlap, one_device
 from cupygemm._request.call import check_call
 from cupygemm._request.copies import assign
-from cupygemm._request.options import call_options
+from cupygemm._request.options import call_options, require_positive
 from cupygemm._request.promotion import F32
 
 NAME = "grouped_matmul"
@@ -295,12 +295,9 @@ def _groups(a: Any, b: Any, *, sizes: Any, offsets: Any, expected_rows: Any) -> 
         expected = max(1, rows // max(count, 1)) if a.ndim == 2 else min(rows, _TYPICAL_ROWS)
         if isinstance(given, list) and a.ndim == 3 and count:
             expected = max(1, sum(given) // count)
-    elif isinstance(expected_rows, (int, np.integer)) and expected_rows >= 1:
-        expected = int(expected_rows)
     else:
-        raise ValueError(
-            f"{NAME}: expected_rows is {expected_rows!r}; it must be a positive integer"
-        )
+        require_positive(NAME, "expected_rows", expected_rows)
+        expected = int(expected_rows)
     return Groups(a=a, b=b, sizes=given, are_ends=offsets is not None, expected=expected)
 
 
@@ -340,8 +337,7 @@ def _check_numbers(name: str, given: list[int], rows: int, *, is_shared: bool) -
 
 def _scales(groups: Groups, scale_a: Any, scale_b: Any, block: Any) -> GroupScales:
     """Validate the factors; arrays become float32."""
-    if not isinstance(block, (int, np.integer)) or block < 1:
-        raise ValueError(f"{NAME}: block is {block!r}; it must be a positive integer")
+    require_positive(NAME, "block", block)
     count, k, n = groups.b.shape
     steps, columns = -(-k // block), -(-n // block)
     rows = groups.a.shape[:-1]

@@ -19,6 +19,7 @@ from cupygemm._records.dtypes import FLOAT8_NAMES
 from cupygemm._request.arrays import Array, as_array
 from cupygemm._request.keywords import common_keywords
 from cupygemm._request.microscaling import element_format, is_factors
+from cupygemm._request.options import require_positive
 
 _NAME = "scaled_matmul"
 
@@ -94,6 +95,7 @@ def scaled_matmul(
             a, b, scale_a, scale_b, block=block, out=out, dtype=dtype, options=options
         )
     block = 128 if block is None else block
+    require_positive(_NAME, "block", block)
     if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[0]:
         raise ValueError(
             f"{_NAME}: a has shape {a.shape} and b has shape {b.shape}; they must be (m, k) and "

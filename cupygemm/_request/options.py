@@ -127,6 +127,12 @@ def call_options(keywords: MatmulOptions) -> CallOptions:
     )
 
 
+def require_positive(function: str, name: str, value: Any) -> None:
+    """Raise ValueError unless a value is an integer of 1 or more."""
+    if not isinstance(value, (int, np.integer)) or value < 1:
+        raise ValueError(f"{function}: {name} is {value!r}; it must be a positive integer")
+
+
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 

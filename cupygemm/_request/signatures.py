@@ -232,8 +232,13 @@ def normalized_axis(function: str, name: str, axis: SupportsIndex, ndim: int) ->
     ------
     numpy.exceptions.AxisError
         The axis is out of range. The exception is a ValueError and an IndexError.
+    TypeError
+        The axis is not an integer.
     """
-    index = operator.index(axis)
+    try:
+        index = operator.index(axis)
+    except TypeError:
+        raise TypeError(f"{function}: axis {axis!r} of {name} is not an integer") from None
     if not -ndim <= index < ndim:
         raise np.exceptions.AxisError(
             f"{function}: axis {index} is out of bounds for {name}, which has {ndim} axes"

@@ -22,6 +22,7 @@ from cupygemm._solvers.operands import (
 )
 from cupygemm._solvers.right_hand_sides import (
     check_numbers,
+    factors_of,
     right_hand_sides,
     solution,
     stacked,
@@ -145,7 +146,8 @@ def lu_solve(
     TypeError
         If an argument is not an array on a device, or a type cannot be factored.
     """
-    lu, pivots, b = as_arrays("lu_solve", lu=lu_and_piv[0], piv=lu_and_piv[1], b=b)
+    lu, pivots = factors_of("lu_solve", "lu_and_piv", lu_and_piv, "lu_factor")
+    lu, pivots, b = as_arrays("lu_solve", lu=lu, piv=pivots, b=b)
     require_square("lu_solve", "lu", lu)
     how = transposition("lu_solve", trans)
     dtype, x, shape, vector = right_hand_sides("lu_solve", lu, b)
@@ -256,8 +258,9 @@ def cho_solve(
     TypeError
         If an argument is not an array on a device, or a type cannot be factored.
     """
-    c, b = as_arrays("cho_solve", c=c_and_lower[0], b=b)
-    lower = bool(c_and_lower[1])
+    c, lower = factors_of("cho_solve", "c_and_lower", c_and_lower, "cho_factor")
+    lower = bool(lower)
+    c, b = as_arrays("cho_solve", c=c, b=b)
     require_square("cho_solve", "c", c)
     dtype, x, shape, vector = right_hand_sides("cho_solve", c, b)
     if x.array.size:

@@ -24,6 +24,17 @@ def transposition(function: str, trans: Any) -> int:
         ) from None
 
 
+def factors_of(function: str, name: str, given: Any, maker: str) -> tuple[Any, Any]:
+    """Return the two parts of SciPy's argument for the result of a factorisation."""
+    if not isinstance(given, (tuple, list)) or len(given) != 2:
+        many = f" of {len(given)}" if isinstance(given, (tuple, list)) else ""
+        raise TypeError(
+            f"{function}: {name} is a {type(given).__name__}{many}; pass the pair that {maker} "
+            "returns"
+        )
+    return given[0], given[1]
+
+
 def right_hand_sides(
     function: str, a: Array, b: Array
 ) -> tuple[np.dtype[Any], Matrices, tuple[int, ...], bool]:

@@ -7,6 +7,7 @@ BLAS: "N" for a C-ordered operand and "T" for a transposed view of one.
 from __future__ import annotations
 
 import contextlib
+import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -88,7 +89,10 @@ def products_of(
     kinds = [dtype for dtype in map(parse_dtype, wanted) if dtype is not None]
     products = []
     for shape in shapes:
-        extents = tuple(int(extent) for extent in shape)
+        try:
+            extents = tuple(map(operator.index, shape))
+        except TypeError:
+            extents = ()
         if len(extents) < 3 or min(extents) < 1:
             raise ValueError(
                 f"{function}: the shape {shape} is not (m, n, k), or (batch, m, n, k), of 1 or more"

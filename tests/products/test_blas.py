@@ -136,12 +136,23 @@ def test_scaled_bytes(cp, device):
     np.testing.assert_array_equal(cp.asnumpy(result), expected.astype(ml_dtypes.bfloat16))
 
 
+@pytest.mark.parametrize("shape", [(3, 2), (2, 3, 2)])
+def test_transpositions_of_syrk_are_letters_or_flags(cp, shape):
+    a = np.arange(np.prod(shape), dtype="float64").reshape(shape)
+    plain, turned = a @ a.swapaxes(-1, -2), a.swapaxes(-1, -2) @ a
+    for trans, expected in ((False, plain), ("N", plain), (True, turned), ("T", turned)):
+        assert (cupygemm.syrk(1, cp.asarray(a), trans=trans).get() == expected).all()
+
+
 @pytest.mark.parametrize(
     ("call", "text"),
     [
         (lambda f: cupygemm.gemm(1, f(2, 3), f(3, 4), 2), "gemm: beta is 2, but c is missing"),
         (lambda f: cupygemm.gemm(1, f(3), f(3, 4)), r"gemm: a has shape \(3,\); it needs two"),
         (lambda f: cupygemm.gemm(1, f(2, 3), f(3, 4), trans_a="X"), "trans_a is 'X'; it must be"),
+        (lambda f: cupygemm.gemm(1, f(2, 3), f(3, 4), trans_b=5), "trans_b is 5; it must be True"),
+        (lambda f: cupygemm.syrk(1, f(2, 3), trans="C"), "trans is 'C'; .* False, 'N' or 'T'$"),
+        (lambda f: cupygemm.scaled_matmul(f(2, 3), f(3, 4), 1, 1, block=0), "block is 0; it must"),
         (
             lambda f: cupygemm.gemm(1, f(3, 2), f(4, 3), trans_a=True),
             r"gemm: .* op\(a\) has shape \(2, 3\) with trans_a=True, op\(b\) has shape \(4, 3\)",

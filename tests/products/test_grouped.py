@@ -146,6 +146,11 @@ def test_many_tables_are_not_kept(cp, device, monkeypatch):
     [
         (lambda f: (([f(2, 3)], []), {}), ValueError, "1 matrices in a, 0 in b"),
         (lambda f: (([f(2, 3)], [f(3, 4)], []), {}), ValueError, "and 0 in out"),
+        (
+            lambda f: ((iter([f(2, 3)]), [f(3, 4)]), {}),
+            TypeError,
+            "a is a list_iterator, not a list",
+        ),
         (lambda f: (([f(2, 3)], [f(3)]), {}), ValueError, r"b\[0\] has shape \(3,\)"),
         (lambda f: (([f(2, 3)], [f(4, 3)]), {}), ValueError, "product 0: .*inner extents"),
         (lambda f: (([np.ones((2, 3))], [f(3, 4)]), {}), TypeError, r"a\[0\] is a numpy"),

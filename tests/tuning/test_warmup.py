@@ -62,6 +62,8 @@ def test_types_have_the_names_of_the_command_line(dtype, same):
     ("shapes", "options", "text"),
     [
         ([(4, 5)], {}, r"the shape \(4, 5\) is not \(m, n, k\)"),
+        ("4x5", {}, "the shape 4 is not"),
+        ([(4, 5, 6.5)], {}, r"the shape \(4, 5, 6.5\) is not"),
         ([(4, 0, 5)], {}, "the shape .* of 1 or more"),
         ([(4, 5, 6)], {"layouts": ["XY"]}, r"layout must be one of NN, NT, TN, TT \(got 'XY'\)"),
     ],
