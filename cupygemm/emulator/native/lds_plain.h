@@ -8,6 +8,7 @@
 #define CUPYGEMM_LDS_PLAIN_H
 
 #include "lds_block_accesses.h"
+#include "lds_variables.h"
 
 /* The places of the active lanes: that of lane i is `first + 4 * i`, which may be out of LDS where
  * lane i is off. */
@@ -103,13 +104,21 @@ static inline bool store_places(uint8_t *place, const uint32_t *row) {
     return changed != 0;
 }
 
+/* Whether all places are in the variable that an instruction's source names, if one is known. */
+static inline bool are_in_variable(const struct machine *m, uint32_t pc,
+                                   const struct lane_places *p) {
+    const struct named_access *named = m->num_named ? named_access(m, pc) : NULL;
+    return !named || (p->first + 4 * p->low >= named->low && p->first + 4 * p->high < named->high);
+}
+
 /* Execute a load or store in a wave if it is plain; returns whether it was. If not, nothing has
  * changed but records, which may be noted again. `v` is the view of the wave before, if any. */
 static inline bool access_places(struct machine *m, const struct operation *op, int64_t wave,
                                  uint64_t exec, uint32_t pc, struct lds_view *v) {
     struct lane_places p;
     const uint32_t *addresses = vector_row(m, op->address, wave);
-    if ((op->kind == STORE && ~exec) || !find_places(m, addresses, (uint32_t)op->offset, exec, &p))
+    if ((op->kind == STORE && ~exec) ||
+        !find_places(m, addresses, (uint32_t)op->offset, exec, &p) || !are_in_variable(m, pc, &p))
         return false;
     view_next(v, m, wave, 0);
     note_issue(v, pc);
