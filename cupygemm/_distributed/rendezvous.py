@@ -28,6 +28,7 @@ Facts = dict[str, Any]
 """What a rank tells the others about its call: a flat dictionary of JSON's types."""
 _TOKEN_BYTES = 16
 _TELLING_SECONDS = 2.0
+_ANSWERING_SECONDS = 10.0  # at least, for an answer that needs no other rank
 
 
 class GroupError(RuntimeError):
@@ -243,7 +244,7 @@ class Membership:
         except queue.Empty:
             self._send({"waited": self.timeout, "call": facts.get("function", "")})
             try:  # the rendezvous answers at once, unless rank 0 is stopped
-                everybody = self._answers.get(timeout=self.timeout)
+                everybody = self._answers.get(timeout=max(self.timeout, _ANSWERING_SECONDS))
             except queue.Empty:
                 self._break("rank 0 does not answer", [0])
                 everybody = None

@@ -58,7 +58,6 @@ OTHERS = {  # tests of something else, by their reasons
 LEAST_PRODUCTS = {"products": 290, "options": 195, "functions": 590}
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("kind", ["products", *swept("options", "functions")])
 def test_generic_tests_of_products_pass_under_a_backend_in_numpy(kind):
     files = [f"tests/{name}.py" for name in FILES[kind]]

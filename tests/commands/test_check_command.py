@@ -164,7 +164,7 @@ def test_threads_from_before_are_not_waited_for(tmp_path):
     program = tmp_path / "program.py"
     program.write_text("")
     end = threading.Event()
-    before = threading.Thread(target=end.wait, args=(20,))
+    before = threading.Thread(target=end.wait, args=(600,))
     before.start()
     try:
         assert run_program(str(program), []) == 0

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
 from functools import partial
 
 import pytest
@@ -214,7 +215,7 @@ def test_products_of_three_ranks(run_python, device, types, exchange, overlaps):
     choices += f"\nEMULATED, TYPES = {device.emulated}, [{types}]"
     code = f"import ml_dtypes\n{choices}\n{PRODUCTS}"
     checks = {"CUPYGEMM_EMULATE_CHECKS": "stream_races=error"}  # a missing event is an error
-    output = str(run_python(code, target=devices_of(device, 3), env=checks, timeout=300))
+    output = str(run_python(code, target=devices_of(device, 3), env=checks, timeout=600))
     assert output.split() == ["exact", "bits", "passed"]
 
 
@@ -241,14 +242,14 @@ class Mpi:  # what `connect` asks of a communicator of mpi4py; the process group
         process_group.broadcast(buffer, root)
         return buffer.get().tobytes()
 
-group = cd.connect(process_group, timeout=60)
+group = cd.connect(process_group, timeout=600)
 a = np.arange(12 * 9).reshape(12, 9).astype("f") % 7
 k = slice(3 * rank, 3 * rank + 3)
 c = cd.matmul_reduce_scatter(cp.asarray(a[:, k]), cp.asarray(a.T[k]), group=group)
 assert (c.get() == (a @ a.T)[4 * rank : 4 * rank + 4]).all()
 c = cd.all_gather_matmul(cp.asarray(a[4 * rank : 4 * rank + 4]), cp.asarray(a.T), group=group)
 assert (c.get() == a @ a.T).all()
-with cd.connect(Mpi(), timeout=60) as second:
+with cd.connect(Mpi(), timeout=600) as second:
     c = cd.matmul_all_reduce(cp.asarray(a[:, k]), cp.asarray(a.T[k]), group=second)
     assert (c.get() == a @ a.T).all()
     second.barrier()
@@ -276,14 +277,21 @@ def test_processes_and_the_death_of_one(device, tmp_path):
 
 
 @pytest.fixture
-def members():
-    """Return the memberships of three ranks, which wait 0.3 s for each other."""
-    rendezvous = Rendezvous(3)
-    found = [Membership(rendezvous.address, rank, 0.3) for rank in range(3)]
+def rendezvous():
+    """Return where three ranks meet."""
+    found = Rendezvous(3)
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def members(rendezvous):
+    """Return the memberships of three ranks, of which rank 0 waits 0.3 s for the others."""
+    timeouts = (0.3, 600, 600)
+    found = [Membership(rendezvous.address, rank, each) for rank, each in enumerate(timeouts)]
     yield found
     for member in found:
         member.close()
-    rendezvous.close()
 
 
 def in_threads(calls):
@@ -304,9 +312,13 @@ def in_threads(calls):
     return results
 
 
-def test_a_rank_that_makes_no_call_is_named(members):
-    calling = [members[0], members[2]]
-    first, second = in_threads([partial(each.agree, {"function": "f"}) for each in calling])
+def test_a_rank_that_makes_no_call_is_named(members, rendezvous):
+    def calls_after_rank_2():
+        while not rendezvous._waits(2):  # its message is on the way
+            time.sleep(0.001)
+        return members[0].agree({"function": "f"})
+
+    first, second = in_threads([calls_after_rank_2, partial(members[2].agree, {"function": "f"})])
     for error in (first, second):
         assert "rank 1 did not make the matching call to f within 0.3 s (rank" in str(error)
         assert error.ranks == (1,)
@@ -317,10 +329,10 @@ def test_a_rank_that_makes_no_call_is_named(members):
 def test_a_rank_that_leaves_or_fails_ends_the_group(members):
     members[2].close()
     with pytest.raises(GroupError, match=r"rank 2 has left the group; .* not usable any more"):
-        members[0].agree({})
+        members[1].agree({})
     with pytest.raises(GroupError, match="closed on this rank"):
         members[2].agree({})
-    assert members[1].wait_until_broken(60) is not None
+    assert members[0].wait_until_broken(60) is not None
 
 
 def test_operations_in_progress_are_aborted_by_a_fault_only():

@@ -293,7 +293,7 @@ def test_threads_wait_when_all_have_sent(run_python, device):
     """
     if not device.emulated:
         pytest.skip("the order is that of the host")
-    ways = run_python(THREADS, target=devices_of(device, 3), timeout=300).split()
+    ways = run_python(THREADS, target=devices_of(device, 3)).split()
     assert ways == ["copies", "stores", "nccl"]
 
 

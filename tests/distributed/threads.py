@@ -16,7 +16,7 @@ class Ranks:
     the place of a result.
     """
 
-    def __init__(self, size, timeout=60, exchange="auto"):
+    def __init__(self, size, timeout=600, exchange="auto"):
         self.size = size
         self.communicators = nccl.NcclCommunicator.initAll(size)
         self.groups = [None] * size

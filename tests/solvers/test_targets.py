@@ -62,4 +62,4 @@ for dtype in DTYPES:
 )
 def test_solvers_without_a_finding(run_python, target, dtypes, everything):
     code = PROGRAM.replace("DTYPES", repr(dtypes)).replace("ALL", repr(everything))
-    run_python(code, target=target, timeout=280)
+    run_python(code, target=target)

@@ -90,7 +90,7 @@ def query(cp: ModuleType, first: Any, second: Any) -> None:
 def callback(cp: ModuleType, first: Any, second: Any) -> None:
     done = threading.Event()
     first.launch_host_func(lambda _: done.set(), None)
-    assert done.wait(10)
+    assert done.wait(600)
 
 
 def third(cp: ModuleType, first: Any, second: Any) -> None:

@@ -85,10 +85,13 @@ def test_blocks_that_come_and_go_cost_the_host_nothing() -> None:
     memory = Memory(1 << 30)
     for _ in range(5000):  # fills the history of what was freed
         memory.free(memory.malloc(64))
-    before = resident_bytes()
-    for _ in range(10_000):
-        memory.free(memory.malloc(64))
-    assert resident_bytes() - before < 2 << 20  # once 1.5 KiB each
+    grown = []
+    for _ in range(3):  # the least of them, since Python may take memory for something else
+        before = resident_bytes()
+        for _ in range(10_000):
+            memory.free(memory.malloc(64))
+        grown.append(resident_bytes() - before)
+    assert min(grown) < 2 << 20  # once 1.5 KiB each block
     memory.close()
 
 
