@@ -21,6 +21,7 @@ from types import ModuleType
 import pytest
 from _pytest.pathlib import import_path
 from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers as hypothesis_providers
 
 # The workers of pytest-xdist take all cores, and threads of NumPy's BLAS that wait for the next
 # product spin. Read when NumPy is imported, also by the processes that tests start.
@@ -105,6 +106,11 @@ settings.register_profile(
     suppress_health_check=list(HealthCheck),
 )
 settings.load_profile("cupygemm")
+# Hypothesis also draws constants of those modules of ours that are imported so far: others in each
+# worker and in each run of fewer tests. To look for them takes up to two seconds a process.
+if hasattr(hypothesis_providers, "_get_local_constants"):  # absent from versions that draw none
+    NO_CONSTANTS = hypothesis_providers.Constants()
+    hypothesis_providers._get_local_constants = lambda: NO_CONSTANTS
 
 
 def pytest_configure(config: pytest.Config) -> None:
