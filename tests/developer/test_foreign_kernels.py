@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+import runpy
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.conftest import ROOT
+
+TOOL = ROOT / "tools" / "foreign_kernels.py"
 
 GOOD = 'extern "C" __global__ void good(float* x) { x[threadIdx.x] += 1; }\n'
 # An instruction of the image units, which CDNA has no use for, as data in the code.
@@ -19,7 +24,17 @@ extern "C" __global__ void unknown(float* x) {
 """
 
 
-def test_files_of_all_kinds(tmp_path: Path) -> None:
+def run_here(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> object:
+    """Run the tool in this process, which has imported what it needs, and return its status."""
+    monkeypatch.setattr(sys, "argv", [str(TOOL), *map(str, arguments)])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(str(TOOL), run_name="__main__")
+    return ended.value.code
+
+
+def test_files_of_all_kinds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "good.hip").write_text('#include "part.h"\n' + GOOD)
     (tmp_path / "part.h").write_text("#define PART 1\n")
     (tmp_path / "sub").mkdir()
@@ -29,7 +44,7 @@ def test_files_of_all_kinds(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("no kernel")
     results = tmp_path / "results.json"
     done = subprocess.run(
-        [sys.executable, ROOT / "tools" / "foreign_kernels.py", tmp_path, "--json", results],
+        [sys.executable, TOOL, tmp_path, "--json", results],
         capture_output=True,
         text=True,
         check=False,
@@ -47,14 +62,8 @@ def test_files_of_all_kinds(tmp_path: Path) -> None:
     assert found["unknown.cu"][1].startswith("unknown: ")
     assert found["damaged.co"][0] == "damaged"
     assert done.stdout.splitlines()[-1].startswith("1 ")
-    done = subprocess.run(
-        [sys.executable, ROOT / "tools" / "foreign_kernels.py", tmp_path / "good.hip", "--quiet"],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=ROOT,
-    )
-    assert (done.returncode, done.stdout) == (0, "1 ready\n")
+    assert run_here(monkeypatch, tmp_path / "good.hip", "--quiet") == 0
+    assert capsys.readouterr().out == "1 ready\n"
 
 
 WITH_HOST = """
@@ -80,18 +89,11 @@ int main() {
 """
 
 
-def test_the_hosts_part_is_dropped(tmp_path: Path) -> None:
+def test_the_hosts_part_is_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, results = tmp_path / "program.hip", tmp_path / "results.json"
     path.write_text(WITH_HOST.replace("part::", "").replace("namespace part", "inline namespace p"))
     options = ["--device-part", "--drop", "helpers.hpp", "--json", results]
-    done = subprocess.run(
-        [sys.executable, ROOT / "tools" / "foreign_kernels.py", path, *options],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=ROOT,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert run_here(monkeypatch, path, *options) == 0
     ((kind, names),) = json.loads(results.read_text()).values()
     assert kind == "ready"
     assert "scaled" in names, "the instance that the host launches"

@@ -5,8 +5,10 @@ import numpy as np
 import pytest
 
 from cupygemm._distributed import sums
+from tests.tables import swept
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
+HALF, SINGLE = np.dtype("f2"), np.dtype("f4")
 RNG = np.random.default_rng(0)
 
 
@@ -35,8 +37,17 @@ def test_sums_are_added_from_first_to_last(cp, dtype, shape):
 
 
 @pytest.mark.parametrize("width", [32, 7])
-@pytest.mark.parametrize("result", [BF16, np.dtype("f2"), np.dtype("f4")], ids=str)
-@pytest.mark.parametrize("travelling", [BF16, np.dtype("f2"), np.dtype("f4")], ids=str)
+@pytest.mark.parametrize(
+    ("travelling", "result"),
+    [
+        (BF16, HALF),
+        (HALF, SINGLE),
+        (SINGLE, BF16),
+        *swept((BF16, BF16), (HALF, HALF), (SINGLE, SINGLE), width=2),
+        *swept((BF16, SINGLE), (HALF, BF16), (SINGLE, HALF), width=2),
+    ],
+    ids=str,
+)
 def test_sums_of_halves_are_rounded_once(cp, travelling, result, width):
     parts = drawn((3, 8, width), travelling)
     exact = in_order(parts, np.float32).astype(result)

@@ -11,6 +11,7 @@ import pytest
 import cupygemm
 from cupygemm import emulator
 from cupygemm.emulator.memory.allocations import Memory
+from tests.tables import swept
 
 REPORT = "uninitialised memory"
 
@@ -126,7 +127,7 @@ def test_a_refused_launch_of_a_library_is_not_kept(cp: ModuleType) -> None:
     assert int(cp.arange(4).sum()) == 6
 
 
-@pytest.mark.parametrize("axis", [0, 1, 2])
+@pytest.mark.parametrize("axis", [1, 2, *swept(0)])
 def test_scans_of_odd_extents_are_no_fault(cp: ModuleType, axis: int) -> None:
     """CuPy's scan adds up LDS beyond the end of an axis, and stores what lies before it."""
     x = np.arange(7 * 13 * 5).reshape(7, 13, 5)
