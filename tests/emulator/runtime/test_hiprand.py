@@ -87,8 +87,7 @@ FOUR = r"""
 extern "C" __global__ void four(double lambda, uint4* out) {
     hiprandStatePhilox4_32_10_t state;
     hiprand_init(99, threadIdx.x, 0, &state);
-    out[2 * threadIdx.x] = hiprand_poisson4(&state, lambda);
-    out[2 * threadIdx.x + 1] = hiprand_poisson4(&state, lambda);
+    for (int i = 0; i < 2; ++i) out[2 * threadIdx.x + i] = hiprand_poisson4(&state, lambda);
 }
 """
 THREADS, SEED, OFFSET = 6, 0x1234_5678_9ABC_DEF0, 6
