@@ -9,11 +9,12 @@ import scipy.linalg
 from cupygemm import linalg
 from tests.solvers.conftest import assert_like
 from tests.solvers.test_systems import MOST_TYPES, TYPES, definite, well_conditioned
+from tests.tables import swept
 
 
 @pytest.mark.one_in(2)
 @pytest.mark.covering
-@pytest.mark.parametrize("dtype", MOST_TYPES)
+@pytest.mark.parametrize("dtype", ["f", "d", *swept("F", "D")])
 @pytest.mark.parametrize(("m", "n"), [(7, 7), (20, 9), (9, 20), (33, 34)])
 def test_lu_factor(cp, draw, dtype, m, n):
     a = draw((m, n), dtype)
