@@ -141,6 +141,23 @@ def test_the_pool_counts_and_frees(cp: ModuleType) -> None:
         pool.set_limit(size=0)
 
 
+def test_the_pool_is_chosen_again_as_allocator(cp: ModuleType) -> None:
+    before, pool = cp.cuda.get_allocator(), cp.get_default_memory_pool()
+    assert isinstance(pool, cp.cuda.MemoryPool)
+    cp.zeros(1, np.int32)
+    other = cp.cuda.MemoryPool()
+    try:
+        cp.cuda.set_allocator(other.malloc)
+        x = cp.arange(3)
+        cp.cuda.set_allocator(pool.malloc)
+        y = cp.array([1, 2, 3], np.float32)  # where an array of one element was
+        assert (x + y).tolist() == [1, 3, 5]
+        with pytest.raises(cp.cuda.driver.CUDADriverError, match="out-of-bounds global"):
+            launch(cp, y, 4)
+    finally:
+        cp.cuda.set_allocator(before)
+
+
 def test_an_empty_array_needs_no_memory(cp: ModuleType) -> None:
     assert cp.empty((0, 3)).sum() == 0
 

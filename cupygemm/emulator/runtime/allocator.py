@@ -3,9 +3,11 @@
 CuPy's memory pool rounds sizes up to 512 bytes and cuts arrays out of larger blocks, so to the
 runtime an array looks longer than it is, and its neighbour may follow at once. This allocator takes
 memory from the same pool, with a gap behind each array, and tells the device where the array begins
-and ends. The pool itself (limits, statistics, `free_all_blocks`) works as before; it counts the
-gaps, and gets an array's memory back when CuPy drops the array's owner. All bytes of a fresh array
-are 0xA5. With another pool as CuPy's allocator, the bounds are those of that pool's blocks.
+and ends. The pool is a `cupy.cuda.MemoryPool` with another `malloc`: limits, statistics and
+`free_all_blocks` work as before, and a program may choose its `malloc` as allocator again. It
+counts the gaps, and gets an array's memory back when CuPy drops the array's owner. All bytes of a
+fresh array are 0xA5. With another pool as CuPy's allocator, the bounds are those of that pool's
+blocks.
 
 The pool hands out at once what it got back last. A pointer that a program has kept would then
 point into a new array, and to use it would be no fault. So a block of one of the last small arrays
@@ -18,7 +20,7 @@ from __future__ import annotations
 
 import collections
 import weakref
-from types import ModuleType
+from collections.abc import Callable
 from typing import Any
 
 from cupygemm.emulator.memory.extents import Owner
@@ -36,22 +38,23 @@ class _Array(weakref.ref[Owner]):
     extent: tuple[int, int]
 
 
-def _unused_lately(pool: Any, dropped: collections.deque[_Array], size: int) -> Any:
+def _unused_lately(
+    allocate: Callable[[int], Any], dropped: collections.deque[_Array], size: int
+) -> Any:
     """Return a block of a pool that is none of the last arrays' that were dropped, if possible."""
-    block = pool.malloc(size)
+    block = allocate(size)
     recent, passed = [each.extent for each in tuple(dropped)], []
     starts = {start for start, _ in recent}
     while block.ptr in starts or any(s < block.ptr + size and block.ptr < e for s, e in recent):
         passed.append(block)
         if len(passed) > _PASSED:
             break
-        block = pool.malloc(size)
+        block = allocate(size)
     return block
 
 
-def install(cupy: ModuleType, devices: Devices) -> None:
-    """Make arrays of `cupy` come from its default pool with exact bounds in the devices' memory."""
-    pool = cupy.get_default_memory_pool()
+def install(cupy: Any, devices: Devices) -> None:
+    """Make arrays of `cupy` come from a default pool with exact bounds in the devices' memory."""
     cuda = cupy.cuda
     memory, order = devices.memory, devices.order
     dropped: collections.deque[_Array] = collections.deque(maxlen=_PASSED)
@@ -71,25 +74,34 @@ def install(cupy: ModuleType, devices: Devices) -> None:
             clock = order.begin(queue, "").clock()
             order.deferral.add(queue, clock, "", lambda: memory.poison(start, size))
 
-    def passes_over(size: int) -> bool:
-        if size > _SMALL or not dropped or pool.get_limit() or hooks():
+    def passes_over(size: int, limit: int) -> bool:
+        if size > _SMALL or not dropped or limit or hooks():
             return False
         queue = order.queue(cuda.get_current_stream().ptr, devices.current.index)
         return order.deferral.is_idle and order.has_work_only_in(queue)
 
-    def malloc(size: int) -> Any:
-        if size == 0:
-            return pool.malloc(0)
-        if passes_over(size):
-            block = _unused_lately(pool, dropped, size + GAP)
-        else:
-            block = pool.malloc(size + GAP)
-        renew(block.ptr, size)
-        owner = memory.carve(block.ptr, size, keep=block)
-        if size <= _SMALL:
-            array = _Array(owner, dropped.append)  # no Python code runs when it is dropped
-            array.extent = block.ptr, block.ptr + size
-            arrays[block.ptr] = array
-        return cuda.MemoryPointer(cuda.UnownedMemory(block.ptr, size, owner, block.device_id), 0)
+    class MemoryPool(cuda.MemoryPool):  # type: ignore[name-defined, misc]
+        __doc__ = cuda.MemoryPool.__doc__
 
-    cuda.set_allocator(malloc)
+        def malloc(self, size: int) -> Any:
+            """Allocate the memory of an array."""
+            allocate = super().malloc
+            if size == 0:
+                return allocate(0)
+            if passes_over(size, self.get_limit()):
+                block = _unused_lately(allocate, dropped, size + GAP)
+            else:
+                block = allocate(size + GAP)
+            renew(block.ptr, size)
+            owner = memory.carve(block.ptr, size, keep=block)
+            if size <= _SMALL:
+                array = _Array(owner, dropped.append)  # no Python code runs when it is dropped
+                array.extent = block.ptr, block.ptr + size
+                arrays[block.ptr] = array
+            return cuda.MemoryPointer(
+                cuda.UnownedMemory(block.ptr, size, owner, block.device_id), 0
+            )
+
+    pool = MemoryPool()
+    cupy._default_memory_pool = pool  # noqa: SLF001 - what get_default_memory_pool returns
+    cuda.set_allocator(pool.malloc)
