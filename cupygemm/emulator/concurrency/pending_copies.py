@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 CHECK = "pending_copies"
 _REMEMBERED = 8  # copies
-_LARGEST = 64 << 20  # bytes of a copy
+_LARGEST = 4 << 20  # bytes of a copy, so that all that are remembered take 32 MiB at most
 _SHOWN = 8  # bytes
 _TEXT = """\
 pinned memory of the host changed while a copy from it was pending
