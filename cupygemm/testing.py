@@ -29,6 +29,7 @@ from cupygemm._numerics.error_bounds import (
     overflows,
 )
 from cupygemm._numerics.mismatch import report
+from cupygemm._numerics.other_product import name_other_product
 from cupygemm._numerics.residues import of_products_by_residues
 from cupygemm._records.dtypes import FLOAT8_DTYPES
 from cupygemm._records.formats import moduli_of, parse_precision
@@ -233,9 +234,11 @@ def assert_gemm_close(
     ------
     AssertionError
         With the number of wrong elements, the worst of them, and a map of blocks. The message
-        names tiles that hold what belongs elsewhere in the product and, on the emulated device,
-        elements that nothing wrote. NaN and infinities must be where the reference has them; a
-        result too large for its type must be infinite, or the largest number of an 8-bit float.
+        names tiles that hold what belongs elsewhere in the product, a part of k that is missing or
+        added twice, operands read in the other order of memory, and the like; and, on the emulated
+        device, elements that nothing wrote. NaN and infinities must be where the reference has
+        them; a result too large for its type must be infinite, or the largest number of an 8-bit
+        float.
     """
     result, actual = actual, _on_host(actual)
     reference = _saturated(reference_matmul(x1, x2, **epilogue), actual.dtype)
@@ -252,7 +255,9 @@ def assert_gemm_close(
             & (np.signbit(actual) == np.signbit(reference))
         )
     if not close.all():
-        raise AssertionError(report(actual, reference, ~close, error, bound, _unwritten(result)))
+        lines = [report(actual, reference, ~close, error, bound, _unwritten(result))]
+        lines += _causes(actual, reference, ~close, bound, x1, x2, epilogue)
+        raise AssertionError("\n".join(lines))
 
 
 def assert_gemm_exact(actual: Any, x1: Any, x2: Any, **epilogue: Unpack[EpilogueOptions]) -> None:
@@ -271,8 +276,7 @@ def assert_gemm_exact(actual: Any, x1: Any, x2: Any, **epilogue: Unpack[Epilogue
     ------
     AssertionError
         With the number of wrong elements, the worst of them, and a map of blocks. The message
-        names tiles that hold what belongs elsewhere in the product and, on the emulated device,
-        elements that nothing wrote.
+        names causes as that of `assert_gemm_close` does.
     """
     result, actual = actual, _on_host(actual)
     reference = reference_matmul(x1, x2, **epilogue)
@@ -287,8 +291,10 @@ def assert_gemm_exact(actual: Any, x1: Any, x2: Any, **epilogue: Unpack[Epilogue
         with np.errstate(invalid="ignore"):
             error = np.abs(actual.astype(np.result_type(np.float64, reference)) - reference)
             rounded = reference.astype(actual.dtype)
-        exact = np.zeros_like(error)
-        raise AssertionError(report(actual, rounded, wrong, error, exact, _unwritten(result)))
+        exact = np.zeros(error.shape)
+        lines = [report(actual, rounded, wrong, error, exact, _unwritten(result))]
+        lines += _causes(actual, reference, wrong, exact, x1, x2, epilogue)
+        raise AssertionError("\n".join(lines))
 
 
 def _with_epilogue(
@@ -312,6 +318,27 @@ def _with_epilogue(
     bits = complex_reference.bits_of_sums(x1, x2)
     shape = product_shape(x1.shape, x2.shape)
     return reference_epilogue(sums, errors, shape, options, bits=bits, narrow=narrow)
+
+
+def _causes(
+    actual: Array,
+    reference: Array,
+    wrong: Array,
+    bound: Array,
+    x1: Any,
+    x2: Any,
+    epilogue: EpilogueOptions,
+) -> list[str]:
+    """Return a line that says for which product or epilogue the wrong elements are right."""
+    x1, x2 = _on_host(x1), _on_host(x2)
+    if not epilogue:
+        return name_other_product(actual, reference, wrong, bound, x1, x2)
+    for name in epilogue:
+        rest = {other: value for other, value in epilogue.items() if other != name}
+        errors, bounds = errors_and_bounds(actual, x1, x2, **cast(EpilogueOptions, rest))
+        if np.all(errors[wrong] <= bounds[wrong]):
+            return [f"  the wrong elements are right for an epilogue without {name}="]
+    return []
 
 
 def _on_host(array: Any) -> Array:

@@ -1,0 +1,136 @@
+"""A failed comparison says which other product of the operands the wrong elements are from."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from cupygemm import testing
+
+M, K, N = 48, 64, 80
+TYPES = ["f2", ml_dtypes.bfloat16, "f4", "f8", "c8", "i1"]
+
+
+def message(actual, x1, x2, *, exact=True):
+    check = testing.assert_gemm_exact if exact else testing.assert_gemm_close
+    with pytest.raises(AssertionError) as caught:
+        check(actual, x1, x2)
+    return str(caught.value)
+
+
+def operands(dtype, *, exact, shapes=((M, K), (K, N))):
+    make = testing.integer_operands if exact else testing.random_operands
+    return make(*shapes, dtype)
+
+
+@pytest.fixture(
+    params=[(dtype, exact) for dtype in TYPES for exact in (True, False) if exact or dtype != "i1"],
+    ids=lambda each: f"{np.dtype(each[0]).name}-{'exact' if each[1] else 'close'}",
+)
+def case(request):
+    """The operands, the right product, and a function from another product to the message."""
+    dtype, exact = request.param
+    x1, x2 = operands(dtype, exact=exact)
+    wide = {"f2": "f4", ml_dtypes.bfloat16: "f4", "i1": "i4"}.get(dtype, dtype)
+    result = np.dtype(wide if exact else dtype)
+    right = testing.reference_matmul(x1, x2)
+    return x1, x2, right, lambda other: message(other.astype(result), x1, x2, exact=exact)
+
+
+def test_an_operand_in_the_other_order_of_memory(case):
+    x1, x2, _, said = case
+    other1, other2 = x1.reshape(K, M).T, x2.reshape(N, K).T
+    multiply = testing.reference_matmul
+    order = "operand read in the other order of memory"
+    assert f"first {order}" in said(multiply(other1, x2))
+    assert f"second {order}" in said(multiply(x1, other2))
+    assert "both operands read in the other order" in said(multiply(other1, other2))
+
+
+def test_parts_of_k(case):
+    x1, x2, right, said = case
+    multiply = testing.reference_matmul
+    assert "k from 48 to 63, of 64, are missing" in said(multiply(x1[:, :48], x2[:48]))
+    wrong = right.copy()
+    wrong[:32] = multiply(x1[:32, 16:], x2[16:])
+    assert "k from 0 to 15, of 64, are missing" in said(wrong)
+    wrong = right.copy()
+    wrong[16:48, :32] += multiply(x1[16:48, 32:40], x2[32:40, :32])
+    assert "k from 32 to 39, of 64, are added twice" in said(wrong)
+
+
+def test_factors(case):
+    _, _, right, said = case
+    assert "the wrong elements are 2 times what they should be" in said(2 * right)
+    assert "the wrong elements are -1 times what they should be" in said(-right)
+    half = right.copy()
+    half[:, 32:48] *= 4
+    assert "the wrong elements are 4 times what they should be" in said(half)
+
+
+def test_no_cause_is_named_without_one(case):
+    _, _, right, said = case
+    noise = np.random.default_rng(1).integers(-30, 30, right.shape)
+    several = np.where(np.arange(N) % 2, 2 * right, -right)
+    for wrong in (right + noise, several, np.where(noise > 20, right + 9, right)):
+        text = said(wrong)
+        assert "another product" not in text
+        assert "products of k" not in text
+        assert "times what" not in text
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_conjugates(exact):
+    x1, x2 = operands("c8", exact=exact)
+    multiply = testing.reference_matmul
+    for text, other in (
+        ("first operand conjugated", multiply(x1.conj(), x2)),
+        ("second operand conjugated", multiply(x1, x2.conj())),
+        ("both operands conjugated", multiply(x1, x2).conj()),
+    ):
+        assert text in message(other.astype("c8"), x1, x2, exact=exact)
+
+
+def test_an_epilogue_without_a_step():
+    x1, x2 = operands("f2", exact=False)
+    options = {"alpha": 2.0, "bias": np.linspace(1, 2, N), "activation": "relu"}
+    for name in options:
+        rest = {other: value for other, value in options.items() if other != name}
+        wrong = testing.reference_matmul(x1, x2, **rest).astype("f2")
+        with pytest.raises(AssertionError, match=f"right for an epilogue without {name}="):
+            testing.assert_gemm_close(wrong, x1, x2, **options)
+    with pytest.raises(AssertionError) as caught:
+        testing.assert_gemm_close(wrong + 1, x1, x2, **options)
+    assert "epilogue" not in str(caught.value)
+
+
+def test_long_k_and_equal_products():
+    x1, x2 = operands("f2", exact=False, shapes=((64, 8192), (8192, 64)))
+    wrong = testing.reference_matmul(x1[:, :7168], x2[:7168]).astype("f2")
+    assert "k from 7168 to 8191, of 8192, are missing" in message(wrong, x1, x2, exact=False)
+    x1, x2 = np.ones((64, 128), "f2"), np.ones((128, 64), "f2")
+    text = message(x1[:, 32:] @ x2[32:], x1, x2)
+    assert "as many as 32 of the 128 products along k are missing" in text
+
+
+def test_batches_vectors_and_operands_in_columns():
+    x1, x2 = operands("f4", exact=True, shapes=((3, 1, 32, 64), (2, 64, 48)))
+    right = testing.reference_matmul(x1, x2)
+    wrong = right.copy()
+    wrong[1, 1] = testing.reference_matmul(x1[1, 0, :, :48], x2[1, :48])
+    assert "k from 48 to 63, of 64, are missing" in message(wrong.astype("f4"), x1, x2)
+
+    x1, x2 = operands("f4", exact=True, shapes=((32, 64), (64,)))
+    wrong = testing.reference_matmul(x1[:, 8:], x2[8:])
+    assert "k from 0 to 7, of 64, are missing" in message(wrong.astype("f4"), x1, x2)
+
+    x1, x2 = operands("f4", exact=True)
+    columns = np.asfortranarray(x2)
+    wrong = testing.reference_matmul(x1, columns.T.reshape(K, N))
+    assert "second operand read in the other order" in message(wrong.astype("f4"), x1, columns)
+
+
+def test_few_wrong_elements_say_nothing():
+    x1, x2 = operands("f4", exact=True)
+    wrong = testing.reference_matmul(x1, x2)
+    wrong[0, :6] *= 2
+    assert "times what" not in message(wrong.astype("f4"), x1, x2)
