@@ -17,10 +17,12 @@ from cupygemm.emulator.code_object.kept_source import Sources
 if TYPE_CHECKING:
     from cupygemm.emulator.code_object.loading import CodeObject
 
-_HERE = Path(__file__).resolve().parents[1]
+EMULATOR = Path(__file__).resolve().parents[1]
 _OWN_HEADERS = tuple(
-    f"{_HERE / name}/" for name in ("hip_headers", "small_library", "full_library")
+    f"{EMULATOR / name}/" for name in ("hip_headers", "small_library", "full_library")
 )
+OWN_FOLDER = "/cupygemm/emulator/"
+"""What debug information calls `EMULATOR`: a cached program may come from another installation."""
 
 _tables: weakref.WeakKeyDictionary[CodeObject, LineTable] = weakref.WeakKeyDictionary()
 
@@ -143,7 +145,10 @@ def _file_names(program: Any) -> dict[int, str]:
         directories.insert(0, "")
     for number, entry in enumerate(header["file_entry"], first):
         folder = directories[entry.dir_index] if entry.dir_index < len(directories) else ""
-        names[number] = str(PurePosixPath(folder) / _text(entry.name))
+        name = str(PurePosixPath(folder) / _text(entry.name))
+        if name.startswith(OWN_FOLDER):
+            name = str(EMULATOR / name.removeprefix(OWN_FOLDER))
+        names[number] = name
     return names
 
 

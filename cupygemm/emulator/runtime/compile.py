@@ -21,11 +21,12 @@ from cupygemm._build.source_text import read_source, write_source
 from cupygemm._build.toolchain import CompileError, Toolchain, find_toolchain
 from cupygemm.emulator.code_object import kept_source
 from cupygemm.emulator.code_object.elf import open_elf, pointed_to
+from cupygemm.emulator.code_object.line_table import EMULATOR, OWN_FOLDER
 from cupygemm.emulator.diagnostics import source_findings
 from cupygemm.emulator.runtime import cxx_library, precompiled, unwritten, user_macros
 from cupygemm.emulator.runtime.cxx_library import CxxLibrary
 
-HEADERS = Path(__file__).resolve().parent.parent / "hip_headers"
+HEADERS = EMULATOR / "hip_headers"
 
 _NAME = "cupygemm_name_expression_"
 _TOO_SMALL = b"needs the larger library"  # what the cache has for such a program
@@ -200,7 +201,7 @@ class _Program:
             # The digest is in the code, too, since equal texts may include different headers.
             key = [self.toolchain.version, headers_digest(), KEEP_NAMES, self.target_name, text]
             if self.keeps_source:
-                key += [*_LINES, read_source(self.file)]
+                key += [*_LINES, OWN_FOLDER, read_source(self.file)]
             key += [*library.options, str(larger is None), *self.options, "\0", *self.expressions]
 
             def compile_it(output: Path) -> None:
@@ -306,6 +307,7 @@ def _arguments(program: _Program, library: CxxLibrary) -> list[str]:
         "-D__HIPCC_RTC__=1" if program.rtc else "-D__HIPCC__=1",
         "-nostdinc",
         f"-ffile-prefix-map={work}/=",
+        f"-ffile-prefix-map={EMULATOR}/={OWN_FOLDER}",
         f"-I{work / 'include'}",
         "-Wno-unused-command-line-argument",
         *source_findings.options(read_source(program.file)),
