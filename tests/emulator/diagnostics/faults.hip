@@ -1,7 +1,7 @@
 // Kernels that a GPU would run wrongly without a word, or die of: one fault each.
 //
 // `reverse` is right; the tests take a wait or the barrier out of its assembly.
-#include "../hip/prelude.hpp"
+#include "../../hip/prelude.hpp"
 
 KERNEL void reverse(const u32 *x, u32 *out) {
     __shared__ u32 tile[128];

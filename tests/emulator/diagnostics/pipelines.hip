@@ -4,7 +4,7 @@
 // direct-to-LDS loads: each is right as it stands, and takes a `Fault`, one mistake that people
 // make. And producers and consumers that meet at flags in LDS. Nothing here relies on the
 // compiler's own waits.
-#include "../hip/prelude.hpp"
+#include "../../hip/prelude.hpp"
 
 enum class Fault {
     none,
