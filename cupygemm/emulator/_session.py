@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from cupygemm.emulator.collector import paused_collector
 from cupygemm.emulator.errors import EmulatorError
 from cupygemm.emulator.targets import TARGETS
 
@@ -95,7 +96,8 @@ def enable(target: str = "gfx942") -> None:
             return
         _check_process()
         _check_cupy()
-        _devices, _runtime = _connect(name, count or 1)
+        with paused_collector():
+            _devices, _runtime = _connect(name, count or 1)
         sys.meta_path.insert(0, _CupyFinder())
 
 
@@ -380,7 +382,8 @@ class _CupyLoader(importlib.abc.Loader):
         from cupygemm.emulator.host_libraries import messages
         from cupygemm.emulator.runtime import allocator, raw_launch
 
-        self._loader.exec_module(module)
+        with paused_collector():
+            self._loader.exec_module(module)
         if _devices is None or _runtime is None:
             return
         if module.__name__ == "cupy":

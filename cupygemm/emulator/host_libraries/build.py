@@ -9,8 +9,8 @@ from typing import Any
 
 from cupygemm._build.cache import get_or_build
 from cupygemm._build.host_compiler import host_compiler_version, host_shared_library
+from cupygemm.emulator.host_libraries import listing
 from cupygemm.emulator.host_libraries.library import HostLibrary
-from cupygemm.emulator.host_libraries.listing import c_source, read_listing
 from cupygemm.emulator.runtime import libraries
 
 _HERE = Path(__file__).parent
@@ -42,15 +42,18 @@ def connect(library: HostLibrary) -> ctypes.CDLL:
 
 def build(library: HostLibrary) -> Path:
     """Return the built library, from the cache if it is there."""
-    source = c_source(read_listing(library.stem), library.statuses["internal_error"])
-    source += library.extra_source
-    key: list[str | bytes] = [host_compiler_version(), library.soname, source, *_OPTIONS]
-    for path in (_HERE / "entry.h", _RUNTIME / "calls.h"):
+    failed = library.statuses["internal_error"]
+    key: list[str | bytes] = [host_compiler_version(), library.soname, *_OPTIONS]
+    key += [str(failed), library.extra_source]
+    # The source is made of these files, and takes longer to write than the library to load.
+    made_of = Path(listing.__file__), listing.listing_of(library.stem)
+    for path in (*made_of, _HERE / "entry.h", _RUNTIME / "calls.h"):
         key += [path.name, path.read_bytes()]
 
     def compile_library(output: Path) -> None:
         file = output.with_name(f"{library.stem}.c")
-        file.write_text(source)
+        source = listing.c_source(listing.read_listing(library.stem), failed)
+        file.write_text(source + library.extra_source)
         host_shared_library(
             [file],
             output,

@@ -11,6 +11,7 @@ are a complex of doubles. Lines that are empty or start with ``#`` say nothing.
 
 from __future__ import annotations
 
+import functools
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,13 +61,24 @@ class Entry:
         The name as the listing has it, ``"hipblas{S,D,C,Z}scal"``.
     letters : str
         The part in braces that this name has, ``"S"``; empty outside of families.
-    parameters : tuple of Parameter
+    listed : str
+        The parameters as the listing has them, ``"handle, int n, value alpha"``.
     """
 
     name: str
     family: str
     letters: str
-    parameters: tuple[Parameter, ...]
+    listed: str
+
+    @functools.cached_property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """The parameters, which are needed only to compile the library."""
+        return tuple(_parameters(self.listed, self.letters))
+
+
+def listing_of(stem: str) -> Path:
+    """Return the file that lists the functions of a library, for example ``"hipblas"``."""
+    return LISTINGS / f"{stem}.txt"
 
 
 def read_listing(stem: str) -> list[Entry]:
@@ -87,7 +99,7 @@ def read_listing(stem: str) -> list[Entry]:
         A line is not understood.
     """
     entries = []
-    for line in (LISTINGS / f"{stem}.txt").read_text().splitlines():
+    for line in listing_of(stem).read_text().splitlines():
         if not line.strip() or line.startswith("#"):
             continue
         match = _LINE.fullmatch(line)
@@ -98,7 +110,7 @@ def read_listing(stem: str) -> list[Entry]:
                 name=f"{match['head']}{letters}{match['tail'] or ''}",
                 family=line[: line.index("(")],
                 letters=letters,
-                parameters=tuple(_parameters(match["list"], letters)),
+                listed=match["list"],
             )
             for letters in (match["letters"] or "").split(",")
         ]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import functools
-import gc
 from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from cupygemm.emulator.collector import paused_collector
 from cupygemm.emulator.definedness.lanes import NEVER, is_marker, looked_at
 from cupygemm.emulator.diagnostics.wait_rules import RULES
 from cupygemm.emulator.errors import Fault, UnsupportedInstruction
@@ -116,13 +116,8 @@ class Program:
 
         Their many small objects stay, so Python does not look for garbage among them meanwhile.
         """
-        collecting = gc.isenabled()
-        try:
-            gc.disable()
+        with paused_collector():
             self._decode_up_to_branch(pc)
-        finally:
-            if collecting:
-                gc.enable()
 
     def _decode_up_to_branch(self, pc: int) -> None:
         entry = self.entry(pc)

@@ -148,14 +148,15 @@ def load_connected(library: Library, make_callbacks: MakeCallbacks) -> ctypes.CD
 def build(library: Library) -> Path:
     """Return the built library, from the cache if it is there."""
     source = _HERE / f"{library.stem}.c"
-    script = "".join(_version_script(functions(library)))
-    key: list[str | bytes] = [host_compiler_version(), library.soname, script, *_OPTIONS[:-1]]
-    for path in [source, *sorted([*_HERE.glob("*.def"), *_HERE.glob("*.h")])]:
+    key: list[str | bytes] = [host_compiler_version(), library.soname, *_OPTIONS[:-1]]
+    # This file and those with the functions decide the version script.
+    for path in [source, Path(__file__), *sorted([*_HERE.glob("*.def"), *_HERE.glob("*.h")])]:
         key += [path.name, path.read_bytes()]
 
     def compile_library(output: Path) -> None:
         options = list(_OPTIONS)
         version_script = None
+        script = "".join(_version_script(functions(library)))
         if script:
             version_script = output.with_name("versions.map")
             version_script.write_text(script)
