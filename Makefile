@@ -6,6 +6,7 @@ PYTHON ?= python3
 VENV ?= .venv
 PYTEST_ARGS ?= -n 2 --dist worksteal
 ASV_ARGS ?=
+EXTRAS ?= emulator,test
 N ?= 20
 # Tests start some hundred Pythons, and each would compile NumPy, SciPy, CuPy and this package anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -33,8 +34,8 @@ C_SOURCES = $$(git ls-files '*.c' '*.cpp' '*.h' '*.hip' '*.hpp' '*.cu' '*.cuh')
 help: ## List the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 18
 
-setup: ## Create .venv and install cupygemm, its emulator and its tests
-	@$(SETUP) emulator,test
+setup: ## Create .venv and install cupygemm, its emulator and its tests (EXTRAS=... chooses)
+	@$(SETUP) $(EXTRAS)
 	@echo "setup: ready: $(BIN)/python -m cupygemm info"
 
 demo: ## Multiply CuPy arrays on the best device at hand and check the results
