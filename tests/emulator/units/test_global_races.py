@@ -89,6 +89,14 @@ extern "C" __global__ void reads_what_the_last_one_sets(float* x, float* y) {
 SETS_A_FLAG(sets_a_flag_without_a_fence, , atomicExch(flag, 1))
 SETS_A_FLAG(sets_a_flag_for_its_workgroup, ,
             __hip_atomic_store(flag, 1, __ATOMIC_RELEASE, __HIP_MEMORY_SCOPE_WORKGROUP))
+extern "C" __global__ void counts_who_is_done_without_a_fence(float* x, float* y, u32* count) {
+    if (threadIdx.x == 0) {
+        x[4 * blockIdx.x] = blockIdx.x;
+        if (atomicInc(count, gridDim.x - 1) == gridDim.x - 1)
+            for (u32 b = 0; b < gridDim.x; ++b)
+                y[0] += x[4 * b];
+    }
+}
 
 // -- order --
 SETS_A_FLAG(has_a_fence_before_the_barrier, __threadfence();, atomicExch(flag, 1))
@@ -175,7 +183,7 @@ BLOCKS, THREADS = 4, 256
 FLAGS_WITHOUT_A_FENCE = ("sets_a_flag_without_a_fence", "sets_a_flag_for_its_workgroup")
 FLAGS = ("has_a_fence_before_the_barrier", "has_a_fence_behind_the_barrier", "releases_a_flag")
 WITH_A_COUNT = (*FLAGS, *FLAGS_WITHOUT_A_FENCE, "counts_who_is_done", "takes_turns")
-WITH_A_COUNT += ("reads_a_scalar_and_counts",)
+WITH_A_COUNT += ("reads_a_scalar_and_counts", "counts_who_is_done_without_a_fence")
 
 
 @pytest.fixture(scope="module")
@@ -229,6 +237,14 @@ def test_a_flag_may_come_before_what_it_is_for(cp: ModuleType, module: Any, name
     assert report.count(f"SETS_A_FLAG({name}") == 2, "the lines of both accesses"
     assert "__threadfence() between them" in report
     assert "__HIP_MEMORY_SCOPE_AGENT" in report
+
+
+def test_the_last_workgroup_needs_a_fence_of_the_others(cp: ModuleType, module: Any) -> None:
+    with pytest.raises(RuntimeError, match="read after another workgroup's write") as caught:
+        launch(cp, module, "counts_who_is_done_without_a_fence")
+    report = str(caught.value)
+    assert "__threadfence() between them" in report
+    assert "argument 0 (x) points into it" in report
 
 
 @pytest.mark.parametrize("name", FLAGS)

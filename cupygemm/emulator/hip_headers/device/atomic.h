@@ -66,27 +66,19 @@ HIP_ATOMIC_CAS(float)
 HIP_ATOMIC_CAS(double)
 
 // atomicInc stores old >= value ? 0 : old + 1, atomicDec old == 0 || old > value ? value : old - 1.
-HIP_ATOMIC_SCOPES(unsigned int, atomicInc, (unsigned int *address, unsigned int value),
-                  (address, value), {
-                      unsigned int old = __hip_atomic_load(address, __ATOMIC_RELAXED, scope);
-                      unsigned int seen;
-                      do {
-                          seen = old;
-                          old = hip_atomicCAS<scope>(address, seen, seen >= value ? 0 : seen + 1);
-                      } while (old != seen);
-                      return old;
-                  })
-HIP_ATOMIC_SCOPES(unsigned int, atomicDec, (unsigned int *address, unsigned int value),
-                  (address, value), {
-                      unsigned int old = __hip_atomic_load(address, __ATOMIC_RELAXED, scope);
-                      unsigned int seen;
-                      do {
-                          seen = old;
-                          bool wraps = seen == 0 || seen > value;
-                          old = hip_atomicCAS<scope>(address, seen, wraps ? value : seen - 1);
-                      } while (old != seen);
-                      return old;
-                  })
+// Each is one instruction: a loop of atomicCAS would wait for earlier stores, and hide that no
+// fence orders them.
+#define HIP_ATOMIC_WRAP(name, builtin, scope)                                                      \
+    HIP_DEVICE unsigned int name(unsigned int *address, unsigned int value) {                      \
+        return builtin(address, value, __ATOMIC_RELAXED, scope);                                   \
+    }
+HIP_ATOMIC_WRAP(atomicInc, __builtin_amdgcn_atomic_inc32, "agent")
+HIP_ATOMIC_WRAP(atomicInc_system, __builtin_amdgcn_atomic_inc32, "")
+HIP_ATOMIC_WRAP(atomicInc_block, __builtin_amdgcn_atomic_inc32, "workgroup")
+HIP_ATOMIC_WRAP(atomicDec, __builtin_amdgcn_atomic_dec32, "agent")
+HIP_ATOMIC_WRAP(atomicDec_system, __builtin_amdgcn_atomic_dec32, "")
+HIP_ATOMIC_WRAP(atomicDec_block, __builtin_amdgcn_atomic_dec32, "workgroup")
+#undef HIP_ATOMIC_WRAP
 
 HIP_DEVICE void atomicAddNoRet(float *address, float value) { (void)atomicAdd(address, value); }
 #define HIP_ATOMIC_SAFETY(type, name)                                                              \
