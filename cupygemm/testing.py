@@ -235,10 +235,10 @@ def assert_gemm_close(
     AssertionError
         With the number of wrong elements, the worst of them, and a map of blocks. The message
         names tiles that hold what belongs elsewhere in the product, a part of k that is missing or
-        added twice, operands read in the other order of memory, and the like; and, on the emulated
-        device, elements that nothing wrote. NaN and infinities must be where the reference has
-        them; a result too large for its type must be infinite, or the largest number of an 8-bit
-        float.
+        added twice, operands read in the other order of memory or with a wrong leading dimension,
+        rows in another order, and the like; and, on the emulated device, elements that nothing
+        wrote. NaN and infinities must be where the reference has them; a result too large for its
+        type must be infinite, or the largest number of an 8-bit float.
     """
     result, actual = actual, _on_host(actual)
     reference = _saturated(reference_matmul(x1, x2, **epilogue), actual.dtype)

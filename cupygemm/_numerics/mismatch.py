@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cupygemm._numerics.displaced import Tile, find_tiles
+from cupygemm._numerics.orders import name_order
 
 Array = NDArray[Any]
 _MOST_ROWS, _MOST_COLUMNS = 24, 64  # cells of a map
@@ -81,12 +82,12 @@ def report(
     lines += _named_unwritten(unwritten, wrong)
     lines += _named_values(actual, wrong & ~unwritten & ~_inside(tiles, wrong))
     lines += _named_tiles(tiles, actual.shape)
-    lines += _named_transpose(actual.reshape(-1, *shape), reference, bound)
+    lines += _named_orders(actual.reshape(-1, *shape), reference, bound)
     return "\n".join(lines)
 
 
-def _named_transpose(actual: Array, reference: Array, bound: Array) -> list[str]:
-    """Name a product that is right once it, or each of its tiles, is transposed."""
+def _named_orders(actual: Array, reference: Array, bound: Array) -> list[str]:
+    """Name a product that is right once it, or each tile, is transposed or its rows reordered."""
     count, rows, columns = actual.shape
     if actual.size > _SEARCHED:
         return []
@@ -101,7 +102,9 @@ def _named_transpose(actual: Array, reference: Array, bound: Array) -> list[str]
                 whole = size == rows == columns
                 what = "the product" if whole else f"each tile of {size}x{size}"
                 return [f"  {what} is transposed: its rows and columns are exchanged"]
-    return []
+    with np.errstate(invalid="ignore"):
+        stacked = reference.reshape(actual.shape).astype(wide)
+        return name_order(actual.astype(wide), stacked, bound.reshape(actual.shape))
 
 
 def _maps(wrong: Array, unwritten: Array, tiles: list[Tile], shape: tuple[int, ...]) -> list[str]:

@@ -1,21 +1,25 @@
 """Find which other product of the operands a wrong result holds.
 
 Common mistakes of a kernel give a product that is right for something else: of an operand that is
-read in the other order of memory, of a part of k only, of some of k twice, with a factor, without a
-conjugation. Some wrong elements are drawn and compared with each of these. A product is named only
-if all of them agree with it, within the error that the right product is allowed.
+read in the other order of memory or with a wrong leading dimension, of elements along k that do not
+belong together, of a part of k only, of some of k twice, with a factor, without a conjugation. Some
+wrong elements are drawn and compared with each of these. A product is named only if all of them
+agree with it, within the error that the right product is allowed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cupygemm._numerics.error_bounds import of_rounding
+from cupygemm._numerics.leading_dimension import Operand, find, stored_with
+from cupygemm._numerics.orders import of_k
 
 Array = NDArray[Any]
 _MOST_DRAWN, _LEAST_DRAWN = 48, 12  # wrong elements
@@ -45,10 +49,10 @@ class _Drawn:
     bound: Array
     dtype: np.dtype[Any]
 
-    def tolerance(self, values: Array) -> Array:
-        """Return how far the elements may lie from values that explain them."""
-        magnitude = np.maximum(np.abs(values), np.abs(self.actual))
-        return np.asarray(2 * self.bound + 2 * of_rounding(magnitude, self.dtype))
+    def tolerance(self, values: Array, some: slice = slice(None)) -> Array:
+        """Return how far the elements, or some of them, may lie from values that explain them."""
+        magnitude = np.maximum(np.abs(values), np.abs(self.actual[some]))
+        return np.asarray(2 * self.bound[some] + 2 * of_rounding(magnitude, self.dtype))
 
     def are(self, values: Array) -> bool:
         """Whether the elements are such values."""
@@ -98,6 +102,12 @@ def name_other_product(
             other = drawn(a, b)
             if other.are((other.rows * other.columns).sum(-1)):
                 return [f"  the wrong elements are those of another product: {text}"]
+        text = _other_order_of_k(asked) or _other_leading_dimension(asked, places, first, second)
+        if text:
+            return [f"  the wrong elements are those of another product: {text}"]
+        if actual.ndim == 2 and (ld := _stored_leading_dimension(asked, places, reference, bound)):
+            apart = f"{ld} elements apart in memory, not {shape[-1]} (its leading dimension)"
+            return [f"  the product is stored with rows {apart}"]
         error = np.abs(asked.actual - asked.reference) / asked.tolerance(asked.reference)
         if np.median(error) < _CLEAR:
             return []
@@ -146,6 +156,60 @@ def _reordered(matrix: Array) -> Array:
     if matrix.flags.f_contiguous and not matrix.flags.c_contiguous:
         return np.swapaxes(matrix, -1, -2).reshape(*batch, rows, columns)
     return np.swapaxes(matrix.reshape(*batch, columns, rows), -1, -2)
+
+
+def _other_order_of_k(drawn: _Drawn) -> str:
+    """Say which elements along k are multiplied, if they are others than should be."""
+    for text, order in of_k(drawn.rows.shape[-1]):
+        if drawn.are((drawn.rows[:, order] * drawn.columns).sum(-1)):
+            return f"along k, element {text}"
+    return ""
+
+
+def _other_leading_dimension(
+    drawn: _Drawn, places: tuple[Array, ...], first: Array, second: Array
+) -> str:
+    """Say with which wrong leading dimension an operand is read, if with one."""
+    extents = first.shape[-2], first.shape[-1], second.shape[-1]
+    for which, operand in (("first", Operand.of(first)), ("second", Operand.of(second))):
+        explains = partial(_explains, drawn, places, operand, is_first=which == "first")
+        ld = find(extents, operand.ld, explains)
+        if ld is not None:
+            unit = "columns" if operand.in_columns else "rows"
+            return (
+                f"with the {which} operand read with {unit} {ld} elements apart in memory, not "
+                f"{operand.ld} (its leading dimension)"
+            )
+    return ""
+
+
+def _explains(
+    drawn: _Drawn, places: tuple[Array, ...], operand: Operand, ld: int, *, is_first: bool
+) -> bool:
+    """Whether a leading dimension of an operand explains the elements."""
+    for some in (slice(_LEAST_DRAWN), slice(None)):  # the first few exclude most
+        *batch, rows, columns = (each[some] for each in places)
+        other = operand.with_ld(ld, batch, rows if is_first else columns, are_rows=is_first)
+        factor = (drawn.columns if is_first else drawn.rows)[some]
+        values = (other * factor).sum(-1)
+        known = ~np.isnan(values)
+        near = np.abs(drawn.actual[some] - values) <= drawn.tolerance(values, some)
+        if not near[known].all():
+            return False
+    return bool(np.count_nonzero(known) >= _LEAST_DRAWN)
+
+
+def _stored_leading_dimension(
+    drawn: _Drawn, places: tuple[Array, ...], reference: Array, bound: Array
+) -> int | None:
+    """Return with which wrong leading dimension the product was stored, if with one."""
+    rows, columns = reference.shape
+    in_memory = places[0] * columns + places[1]
+
+    def explains(ld: int) -> bool:
+        return stored_with(ld, in_memory, drawn.actual, reference, bound, _LEAST_DRAWN)
+
+    return find((rows, columns, drawn.rows.shape[-1]), columns, explains)
 
 
 def _name_factor(drawn: _Drawn) -> list[str]:

@@ -46,6 +46,54 @@ def test_an_operand_in_the_other_order_of_memory(case):
     assert "both operands read in the other order" in said(multiply(other1, other2))
 
 
+def with_ld(matrix, ld):
+    """Return the matrix that a kernel reads with another leading dimension, inside it."""
+    flat = matrix.ravel()
+    rows = np.arange(matrix.shape[0])[:, None]
+    places = rows * ld + np.arange(matrix.shape[1])
+    return flat[np.minimum(places, flat.size - 1)]
+
+
+def test_a_wrong_leading_dimension(case):
+    x1, x2, _, said = case
+    multiply = testing.reference_matmul
+    text = said(multiply(x1, with_ld(x2, K)))
+    assert "second operand read with rows 64 elements apart in memory, not 80" in text
+    text = said(multiply(with_ld(x1, M), x2))
+    assert "first operand read with rows 48 elements apart in memory, not 64" in text
+    text = said(multiply(x1, with_ld(x2, N - 8)))
+    assert "second operand read with rows 72 elements apart in memory, not 80" in text
+
+
+def test_a_product_stored_with_a_wrong_leading_dimension(case):
+    _, _, right, said = case
+    stored = np.zeros(right.size, right.dtype)
+    for row, values in enumerate(right):
+        stored[row * K : row * K + N] = values
+    text = said(stored.reshape(right.shape))
+    assert "product is stored with rows 64 elements apart in memory, not 80" in text
+
+
+def test_another_order_of_k(case):
+    x1, x2, _, said = case
+    place = np.arange(K)
+    order = place // 16 * 16 + place % 4 * 4 + place % 16 // 4
+    text = said(testing.reference_matmul(x1[:, order], x2))
+    assert "along k, element 4*j + i of the first meets 4*i + j of the second, in each 16" in text
+    text = said(testing.reference_matmul(x1[:, place ^ 1], x2))
+    assert "along k, element i of the first meets i ^ 1 of the second" in text
+
+
+def test_rows_and_columns_in_another_order(case):
+    _, _, right, said = case
+    place = np.arange(M)
+    text = said(right[place // 16 * 16 + place % 8 * 2 + place % 16 // 8])
+    assert "rows are in another order, in each 16: row 8*i + j holds what belongs to 2*j" in text
+    place = np.arange(N)
+    text = said(right[:, place ^ 3])
+    assert "columns are in another order, in each 4: column 0 holds what belongs to 3, 1" in text
+
+
 def test_parts_of_k(case):
     x1, x2, right, said = case
     multiply = testing.reference_matmul
@@ -76,6 +124,7 @@ def test_no_cause_is_named_without_one(case):
         assert "another product" not in text
         assert "products of k" not in text
         assert "times what" not in text
+        assert "another order" not in text
 
 
 @pytest.mark.parametrize("exact", [True, False])
