@@ -10,16 +10,22 @@ compiles are not seen.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from cupygemm.emulator.diagnostics import checking
+from cupygemm.emulator.diagnostics.findings import report_call
 from cupygemm.emulator.diagnostics.source_findings import called_by_cupy
+from cupygemm.emulator.errors import ArgumentFault
 from cupygemm.emulator.raw_kernels import argument_types, argument_views
 from cupygemm.emulator.raw_kernels.argument_types import Given
 from cupygemm.emulator.raw_kernels.argument_views import View
 from cupygemm.emulator.runtime import restricted_arguments, view_accesses
+from cupygemm.emulator.runtime.raw_arguments import RawLaunch
 
 if TYPE_CHECKING:
     from cupygemm.emulator.runtime.hip import HipRuntime
@@ -55,12 +61,15 @@ def install(cupy: Any, runtime: HipRuntime) -> None:
             argument_types.report(kernel, given, are_an_array=isinstance(args, array))
             argument_views.report(kernel, given, [_view(each, array) for each in args])
             memory = devices.current.memory
-            if devices.order.deferral.seed is not None:  # the launch waits in its stream
+            shadow, waits = memory.shadow, devices.order.deferral.seed is not None
+            if shadow is None or waits:  # no record of accesses, or none before the host waits
                 super().__call__(grid, block, args, *rest, **options)
                 return
-            launched = kernel, args, array, memory, devices.target.name
-            with view_accesses.watched(*launched), restricted_arguments.watched(*launched):
-                super().__call__(grid, block, args, *rest, **options)
+            launch = RawLaunch(kernel, args, array, memory, shadow, devices.target.name)
+            clock, needed = int(shadow.clock[0]), _needed_behind(launch)
+            super().__call__(grid, block, args, *rest, **options)
+            if int(shadow.clock[0]) > clock:  # it has accessed something
+                _report(launch, needed)
 
     class Module(own.Module):  # type: ignore[misc]
         """A module whose functions are these."""
@@ -72,6 +81,50 @@ def install(cupy: Any, runtime: HipRuntime) -> None:
 
     # CuPy's binary modules import the class by its name: only the compiler gets another one.
     cupy.cuda.compiler.function = SimpleNamespace(**{**vars(own), "Module": Module})
+
+
+@dataclass(frozen=True)
+class _Look:
+    """A check of what a launch has accessed.
+
+    Attributes
+    ----------
+    check : str
+    before : callable
+        Returns what the check needs of a launch, before it.
+    behind : callable
+        Yields the texts of findings, behind it.
+    """
+
+    check: str
+    before: Callable[[RawLaunch], Sequence[Any]]
+    behind: Callable[[RawLaunch, Sequence[Any]], Iterator[str]]
+
+
+_LOOKS = (
+    _Look(restricted_arguments.CHECK, restricted_arguments.pairs, restricted_arguments.findings),
+    _Look(argument_views.CHECK, view_accesses.parts, view_accesses.findings),
+)
+
+
+def _needed_behind(launch: RawLaunch) -> list[tuple[_Look, Sequence[Any]]]:
+    """Return, before a launch, the checks that have something to look at behind it, and what."""
+    policy = checking.policy()
+    looks = ((each, each.before(launch)) for each in _LOOKS if policy[each.check] != "off")
+    return [(look, needed) for look, needed in looks if needed]
+
+
+def _report(launch: RawLaunch, needed: Sequence[tuple[_Look, Sequence[Any]]]) -> None:
+    """Report, behind a launch, what it has accessed and should not.
+
+    Raises
+    ------
+    ArgumentFault
+        There is a finding of a check that is an error.
+    """
+    for look, what in needed:
+        for text in look.behind(launch, what):
+            report_call(ArgumentFault(text, look.check), checking.policy()[look.check])
 
 
 def _given(value: Any, array: Any) -> Given | None:

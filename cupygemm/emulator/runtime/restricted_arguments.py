@@ -17,7 +17,6 @@ is bytes that it has both read and written, if
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import itertools
 import re
@@ -27,18 +26,15 @@ from typing import TYPE_CHECKING, Any
 
 from cupygemm.emulator.code_object.kept_source import without_comments
 from cupygemm.emulator.code_object.line_table import line_table
-from cupygemm.emulator.diagnostics import checking
-from cupygemm.emulator.diagnostics.findings import report_call
-from cupygemm.emulator.errors import ArgumentFault
 from cupygemm.emulator.native import library
 from cupygemm.emulator.raw_kernels.parameter_types import parameters_of
-from cupygemm.emulator.runtime.view_accesses import reach
+from cupygemm.emulator.runtime.raw_arguments import reach
 from cupygemm.emulator.waves.reports import instruction_of
 
 if TYPE_CHECKING:
     from cupygemm.emulator.code_object import Kernel
-    from cupygemm.emulator.memory.allocations import Memory
     from cupygemm.emulator.memory.global_shadow import GlobalShadow
+    from cupygemm.emulator.runtime.raw_arguments import RawLaunch
 
 CHECK = "restricted_arguments"
 _PAIRS = 16  # of instructions that are looked at
@@ -70,38 +66,15 @@ class _Pointer:
     writes_only: bool
 
 
-@contextlib.contextmanager
-def watched(
-    kernel: Kernel, arguments: Sequence[Any], array: Any, memory: Memory, target: str
-) -> Iterator[None]:
-    """Report what the launch inside a ``with`` statement does to arrays that overlap, behind it.
+def pairs(launch: RawLaunch) -> list[tuple[_Pointer, _Pointer]]:
+    """Return, before a launch, pointers to one memory: one to read through, one to write."""
+    return list(_pairs(launch.kernel, launch.arguments, launch.array))
 
-    Parameters
-    ----------
-    kernel : Kernel
-    arguments : sequence
-    array : type
-        CuPy's class of arrays.
-    memory : Memory
-    target : str
-        The name of the target.
 
-    Raises
-    ------
-    ArgumentFault
-        The check is an error.
-    """
-    severity, shadow = checking.policy()[CHECK], memory.shadow
-    pairs = [] if severity == "off" or shadow is None else list(_pairs(kernel, arguments, array))
-    clock = int(shadow.clock[0]) if shadow is not None else 0
-    yield
-    if shadow is None or int(shadow.clock[0]) <= clock:  # the launch has accessed nothing
-        return
-    for read, written in pairs:
-        text = _finding(kernel, read, written, shadow, target)
-        if text:
-            report_call(ArgumentFault(text, CHECK), severity)
-            return
+def findings(launch: RawLaunch, found: Sequence[tuple[_Pointer, _Pointer]]) -> Iterator[str]:
+    """Yield, behind a launch, what it has done through the first of the pairs that it misuses."""
+    texts = (_finding(launch, read, written) for read, written in found)
+    yield from itertools.islice(filter(None, texts), 1)
 
 
 def _pairs(
@@ -138,18 +111,17 @@ def _pairs(
             yield read, written
 
 
-def _finding(
-    kernel: Kernel, read: _Pointer, written: _Pointer, shadow: GlobalShadow, target: str
-) -> str:
+def _finding(launch: RawLaunch, read: _Pointer, written: _Pointer) -> str:
     """Describe what is read through one pointer and written through the other; "" if nothing is."""
+    kernel = launch.kernel
     start, end = max(read.start, written.start), min(read.end, written.end)
-    found = _overwritten(shadow, start, min(end, start + _LARGEST))
+    found = _overwritten(launch.shadow, start, min(end, start + _LARGEST))
     shifted = (read.start, read.end) != (written.start, written.end)
     matters = shifted or _reads_behind(kernel, read, written)
     for address, reader, writer, is_later in found:
         through = written.writes_only or _begins_with(kernel, reader, read.name)
         if through and (matters or is_later):
-            return _text(kernel, read, written, address, (reader, writer), target)
+            return _text(launch, read, written, address, (reader, writer))
     return ""
 
 
@@ -187,15 +159,13 @@ def _reads_behind(kernel: Kernel, read: _Pointer, written: _Pointer) -> bool:
 
 
 def _text(
-    kernel: Kernel,
-    read: _Pointer,
-    written: _Pointer,
-    address: int,
-    places: tuple[int, int],
-    target: str,
+    launch: RawLaunch, read: _Pointer, written: _Pointer, address: int, places: tuple[int, int]
 ) -> str:
+    kernel = launch.kernel
     explicit = kernel.explicit_arguments
-    reader, writer = (instruction_of(kernel, target, pc).replace("\n", "\n    ") for pc in places)
+    reader, writer = (
+        instruction_of(kernel, launch.target, pc).replace("\n", "\n    ") for pc in places
+    )
     names = [explicit[each.position].label(each.position) for each in (read, written)]
     same = (read.start, read.end) == (written.start, written.end)
     offset = written.start - read.start

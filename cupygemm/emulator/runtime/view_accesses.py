@@ -7,7 +7,6 @@ record (`global_shadow`): when it has ended, the records beside the views are se
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -16,15 +15,13 @@ import numpy as np
 
 from cupygemm.emulator.concurrency.stream_order import INTERVAL
 from cupygemm.emulator.concurrency.stream_races import find_access
-from cupygemm.emulator.diagnostics import checking
-from cupygemm.emulator.diagnostics.findings import report_call
-from cupygemm.emulator.errors import ArgumentFault
 from cupygemm.emulator.raw_kernels.argument_views import CHECK
+from cupygemm.emulator.runtime.raw_arguments import reach
 from cupygemm.emulator.waves.reports import instruction_of
 
 if TYPE_CHECKING:
-    from cupygemm.emulator.code_object import Kernel
     from cupygemm.emulator.memory.allocations import Memory
+    from cupygemm.emulator.runtime.raw_arguments import RawLaunch
 
 _SEARCHED = 1 << 20  # bytes on each side of a view
 _LEAST_ADDRESS = 1 << 32
@@ -52,43 +49,21 @@ class _Part:
     extent: tuple[int, int]
 
 
-@contextlib.contextmanager
-def watched(
-    kernel: Kernel, arguments: Sequence[Any], array: Any, memory: Memory, target: str
-) -> Iterator[None]:
-    """Report accesses beside views by the launch inside a ``with`` statement, at its end.
+def parts(launch: RawLaunch) -> list[list[_Part]]:
+    """Return, before a launch, its views, by the allocation that they are a part of."""
+    return _parts(launch.arguments, launch.array, launch.memory)
 
-    Parameters
-    ----------
-    kernel : Kernel
-    arguments : sequence
-    array : type
-        CuPy's class of arrays.
-    memory : Memory
-    target : str
-        The name of the target.
 
-    Raises
-    ------
-    ArgumentFault
-        The check is an error.
-    """
-    severity, shadow = checking.policy()[CHECK], memory.shadow
-    if severity == "off" or shadow is None:
-        yield
-        return
-    parts, clock = _parts(arguments, array, memory), int(shadow.clock[0])
-    yield
-    if int(shadow.clock[0]) <= clock:  # the launch has accessed nothing
-        return
+def findings(launch: RawLaunch, found: Sequence[list[_Part]]) -> Iterator[str]:
+    """Yield, behind a launch, what it has accessed beside the views of each allocation."""
+    shadow = launch.shadow
     times = np.array([(shadow.launch_start, int(shadow.clock[0]))], INTERVAL)
-    for beside in parts:
-        for span in _gaps(beside):
-            found = find_access(shadow, span, times, with_reads=True)
-            if found is not None:
-                address, _, pc, writes = found
-                text = _text(kernel, beside, address, pc, target, writes=writes)
-                report_call(ArgumentFault(text, CHECK), severity)
+    for views in found:
+        for span in _gaps(views):
+            access = find_access(shadow, span, times, with_reads=True)
+            if access is not None:
+                address, _, pc, writes = access
+                yield _text(launch, views, address, pc, writes=writes)
                 break
 
 
@@ -114,9 +89,8 @@ def _parts(arguments: Sequence[Any], array: Any, memory: Memory) -> list[list[_P
     return [parts for extent, parts in found.items() if extent not in unknown]
 
 
-def _text(
-    kernel: Kernel, parts: list[_Part], address: int, pc: int, target: str, *, writes: bool
-) -> str:
+def _text(launch: RawLaunch, parts: list[_Part], address: int, pc: int, *, writes: bool) -> str:
+    kernel = launch.kernel
     part = min(parts, key=lambda each: max(each.start - address, address - each.end))
     explicit = kernel.explicit_arguments
     name = f"argument {part.position}"
@@ -124,7 +98,7 @@ def _text(
         name = explicit[part.position].label(part.position)
     behind = address >= part.end
     distance = address - part.end if behind else part.start - address
-    where = instruction_of(kernel, target, pc).replace("\n", "\n  ")
+    where = instruction_of(kernel, launch.target, pc).replace("\n", "\n  ")
     return (
         f"kernel {kernel.name} goes beyond a view that it was given, inside the view's array\n"
         f"  {name}: an array of shape {part.shape}, which is a part of another\n"
@@ -132,16 +106,6 @@ def _text(
         f"{'behind its end' if behind else 'before its start'}, by\n"
         f"    {where}\n"
         f"  check: {CHECK}"
-    )
-
-
-def reach(array: Any) -> tuple[int, int]:
-    """Return the addresses of an array's first and behind its last byte."""
-    reach = [(n - 1) * step for n, step in zip(array.shape, array.strides, strict=True)]
-    start = int(array.data.ptr)
-    return (
-        start + sum(min(each, 0) for each in reach),
-        start + sum(max(each, 0) for each in reach) + array.itemsize,
     )
 
 
