@@ -4,8 +4,9 @@ HIP's functions see addresses only, so the arguments are looked at where CuPy st
 compiler makes a `cupy.cuda.function.Module` of a program, which makes functions of its kernels;
 both get subclasses here. CuPy calls the functions of the kernels that it generates in another way
 (``linear_launch``), which is as before. What CuPy's own functions pass to its kernels, no program
-can help: it is not looked at. Modules of files (``RawModule(path=...)``) and programs that hipcc
-compiles are not seen.
+can help: it is not looked at. Files are loaded by CuPy's binary modules, which know its own classes
+only: there, `cupy.RawModule` is a subclass, whose kernels make their functions here. Programs that
+hipcc compiles are not seen.
 """
 
 from __future__ import annotations
@@ -50,11 +51,13 @@ def install(cupy: Any, runtime: HipRuntime) -> None:
         """A kernel whose launches look at their arguments."""
 
         __module__ = own.Function.__module__
+        of_file = False
 
         def __call__(self, grid: Any, block: Any, args: Any, *rest: Any, **options: Any) -> None:
             kernel = runtime.kernel_of(self.ptr)
             # CuPy's own kernels keep no program. Its compiled modules launch them without a frame.
-            if kernel is None or not kernel.code_object.program[0] or called_by_cupy():
+            is_users = self.of_file or (kernel and kernel.code_object.program[0])
+            if kernel is None or not is_users or called_by_cupy():
                 super().__call__(grid, block, args, *rest, **options)
                 return
             given = [_given(each, array) for each in args]
@@ -79,8 +82,50 @@ def install(cupy: Any, runtime: HipRuntime) -> None:
         def get_function(self, name: str) -> Function:
             return Function(self, name)
 
+    class FileFunction(Function):
+        """A kernel of a file."""
+
+        __module__ = own.Function.__module__
+        of_file = True
+
+    _let_files_make(cupy, FileFunction)
     # CuPy's binary modules import the class by its name: only the compiler gets another one.
     cupy.cuda.compiler.function = SimpleNamespace(**{**vars(own), "Module": Module})
+
+
+def _let_files_make(cupy: Any, function: Any) -> None:
+    """Let kernels of ``RawModule(path=...)`` be launched through a class of functions."""
+    own: Any = cupy._core.raw  # noqa: SLF001
+
+    class FileKernel(own.RawKernel):  # type: ignore[misc]
+        """A kernel of a file, as CuPy makes it but for its class of functions."""
+
+        __module__, __qualname__ = own.__name__, "FileKernel"
+
+        @property
+        def kernel(self) -> Any:
+            """The function on the current device."""
+            made_by_cupy = super().kernel  # one object for each device
+            if self.__dict__.get("of") is not made_by_cupy:
+                self.of, self.function = made_by_cupy, function(made_by_cupy.module, self.name)
+            return self.function
+
+    class RawModule(own.RawModule):  # type: ignore[misc]
+        __module__, __qualname__ = own.__name__, "RawModule"
+        __doc__ = own.RawModule.__doc__
+
+        def get_function(self, name: str) -> Any:
+            """Return a kernel."""
+            kernel = super().get_function(name)
+            if self.file_path is None:
+                return kernel
+            of_file = FileKernel.__new__(FileKernel)
+            of_file.__setstate__(kernel.__getstate__())
+            return of_file
+
+    own.FileKernel = FileKernel  # for pickle
+    for module in (cupy, cupy._core, own):  # noqa: SLF001
+        module.RawModule = RawModule
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import pickle
 import warnings
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -10,8 +12,10 @@ import numpy as np
 import pytest
 
 from cupygemm import emulator
+from cupygemm.emulator.code_object.kept_source import SECTION
 from cupygemm.emulator.errors import ArgumentFault, EmulatorError, KernelWarning
 from cupygemm.emulator.raw_kernels.parameter_types import without_name
+from cupygemm.emulator.runtime.compile import compile_program
 
 SOURCE = """
 typedef float real;
@@ -150,6 +154,37 @@ def test_classes_that_binary_modules_of_cupy_import_are_its_own(emulated_cp: Mod
     kernel = emulated_cp.RawKernel('extern "C" __global__ void none() {}', "none").kernel
     assert isinstance(kernel, function.Function)
     assert type(kernel) is not function.Function
+
+
+@pytest.mark.parametrize("keeps_source", [True, False])
+def test_kernels_of_files_get_the_same_reports(
+    emulated_cp: ModuleType, tmp_path: Path, *, keeps_source: bool
+) -> None:
+    cp, path = emulated_cp, tmp_path / "all.hsaco"
+    code = compile_program(SOURCE, "all.cu", target_name=emulator.target()).code
+    another = SECTION[:-1].encode() + b"-"
+    path.write_bytes(code if keeps_source else code.replace(SECTION.encode(), another))
+    module = cp.RawModule(path=str(path))
+    assert type(module) is type(cp.RawModule(code=SOURCE)) is cp.RawModule
+    kernel = module.get_function("all")
+    assert isinstance(kernel, cp.RawKernel)
+    assert (kernel.name, kernel.file_path, kernel.code) == ("all", str(path), None)
+    a, out = cp.ones((8, 8), "f4"), cp.zeros((9, 64), "f4")
+    error, _ = findings(kernel, a, out, 2.5, 10, 3)
+    takes = "float, of 4 bytes, and would read 0.0" if keeps_source else "a value of 4 bytes"
+    assert f"argument 2 (alpha): the kernel takes {takes}" in error
+    assert "it takes 5 arguments" in findings(kernel, a, out)[0]
+    _, warned = findings(kernel, a.T, out, ONE, 64, 3)
+    assert "argument 0 (a): an array of shape (8, 8) whose strides are (1, 8) elements" in warned
+    _, warned = findings(kernel, a, out[1, :8], ONE, 64, 3)
+    assert "argument 1 (out): an array of shape (8,), which is a part of another" in warned
+    _, warned = findings(kernel, out[0], out[1], ONE, 64, 3)
+    assert not warned
+    again = pickle.loads(pickle.dumps(kernel))
+    for each in (kernel, again):
+        out[:] = 0
+        assert findings(each, a, out, TWO, 64, 3) == ("", "")
+        np.testing.assert_array_equal(out[0].get(), 5)
 
 
 def test_an_array_in_place_of_a_tuple_is_named(emulated_cp: ModuleType) -> None:
