@@ -53,7 +53,7 @@ def check(
             if stream_order is not None:  # the device may have been enabled before
                 use_stream_order(stream_order)
             status = run_program(program, arguments or [], module=module)
-            finish_streams()
+            finish_streams(is_end=True)
     except (RuntimeError, ValueError, OSError) as err:
         typer.echo(f"cupygemm check: {err}", err=True)
         raise typer.Exit(2) from err

@@ -169,13 +169,17 @@ def last_launch() -> Any:
     return run.last_launch()
 
 
-def finish_streams() -> None:
+def finish_streams(*, is_end: bool = False) -> None:
     """Count all work so far as finished: later work of any stream does not race with it.
 
     A suite does so between its tests, so that what one leaves behind is not held against another.
-    Pending work is executed, and its failures are not raised.
+    Pending work is executed, and its failures are not raised. At the end of a program, copies to
+    the host for which it has not waited are reported.
     """
     if _devices is not None:
+        if is_end:
+            with contextlib.suppress(EmulatorError):  # observers have it
+                _devices.order.copies.report_unawaited()
         _devices.order.deferral.run_all()
         _devices.order.synchronise_device()
         _devices.order.deferral.forget_failures()
@@ -345,6 +349,7 @@ def _connect(target_name: str, count: int) -> tuple[Devices, HipRuntime]:
     libraries.load_connected(libraries.HIPRTC, HiprtcRuntime(target_name).callbacks)
     devices.order.deferral.choose(seed)
     atexit.register(devices.order.deferral.report_unheard)
+    atexit.register(devices.order.copies.report_unawaited)
     home = hipcc.publish(target_name)
     os.environ["ROCM_HOME"] = str(home)
     os.environ["PATH"] = os.pathsep.join([str(home / "bin"), os.environ.get("PATH", os.defpath)])

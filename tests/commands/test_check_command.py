@@ -101,6 +101,21 @@ def test_severities_are_added_to_those_of_the_environment(program: Path) -> None
     assert "bounds=off,races=error" in process.stdout
 
 
+@pytest.mark.parametrize(("severity", "status"), [("warn", 0), ("error", 1)])
+def test_a_copy_to_the_host_that_nothing_awaits(tmp_path: Path, severity: str, status: int) -> None:
+    path = tmp_path / "program.py"
+    path.write_text(
+        "import cupy, cupyx\n"
+        "stream, buffer = cupy.cuda.Stream(non_blocking=True), cupyx.empty_pinned(64, 'f4')\n"
+        "with stream:\n"
+        "    cupy.ones(64, 'f4').get(out=buffer, blocking=False)\n"
+    )
+    process = check(f"--{severity}", "pending_copies", path)
+    assert process.returncode == status
+    assert process.stderr.count("the host never waited for a copy to its pinned memory") == 1
+    assert f"submitted at {path}:4, in <module>" in process.stderr
+
+
 def test_what_a_program_raises_is_printed_as_python_prints_it(program: Path) -> None:
     process = check(program, "raise")
     assert process.returncode == 1

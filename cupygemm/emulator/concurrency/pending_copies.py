@@ -1,8 +1,12 @@
-"""Pinned memory of the host that changes while an asynchronous copy from it is pending.
+"""Pinned memory of the host that is used while an asynchronous copy from it, or to it, is pending.
 
     hipMemcpyAsync(device, pinned)     its bytes are remembered
     pinned[:] = 2                      seen by nobody
     hipStreamSynchronize               the bytes have changed: which of them are copied, is chance
+
+    hipMemcpyAsync(pinned, device)
+    print(pinned)                      seen by nobody
+    exit                               the host has not waited: it may have read the bytes before
 
 The emulated device copies at once, so that such a program is right here, and wrong on a GPU. What
 the host does to memory is not seen; so the bytes are compared where the host waits for work of a
@@ -21,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from cupygemm.emulator.diagnostics.checking import policy
-from cupygemm.emulator.diagnostics.findings import Site, call_site, report_call
+from cupygemm.emulator.diagnostics.findings import Site, at_site, call_site, report_call
 from cupygemm.emulator.errors import ArgumentFault
 
 if TYPE_CHECKING:
@@ -33,6 +37,12 @@ CHECK = "pending_copies"
 _REMEMBERED = 8  # copies
 _LARGEST = 4 << 20  # bytes of a copy, so that all that are remembered take 32 MiB at most
 _SHOWN = 8  # bytes
+_UNAWAITED = """\
+the host never waited for a copy to its pinned memory
+  {label} in {stream}, submitted at {site}
+  on a GPU, the copy may come after all that the host has read there, which is what the memory held
+  before. Call stream.synchronize(), or wait for an event behind the copy, before the memory is read
+  check: {check}"""
 _TEXT = """\
 pinned memory of the host changed while a copy from it was pending
   {label} in {stream}, submitted at {site}
@@ -58,9 +68,10 @@ class _Copy:
     Attributes
     ----------
     place : Place
-    start : int
+    start, size : int
+        The pinned memory.
     data : bytes
-        What was to be copied.
+        What was to be copied, if it is the source.
     serial : int
         Of the allocation.
     clock : int
@@ -70,6 +81,7 @@ class _Copy:
 
     place: Place
     start: int
+    size: int
     data: bytes
     serial: int
     clock: int
@@ -77,10 +89,11 @@ class _Copy:
 
 
 class PendingCopies:
-    """The last copies from pinned memory for which the host has not waited."""
+    """The last copies from and to pinned memory for which the host has not waited."""
 
     def __init__(self) -> None:
         self._copies: collections.deque[_Copy] = collections.deque(maxlen=_REMEMBERED)
+        self._to_host: collections.deque[_Copy] = collections.deque(maxlen=_REMEMBERED)
 
     def add(self, place: Place, memory: Memory, start: int, size: int) -> None:
         """Remember what an asynchronous copy reads from pinned memory."""
@@ -88,19 +101,43 @@ class PendingCopies:
         if block is None or shadow is None or not 0 < size <= _LARGEST or policy()[CHECK] == "off":
             return
         data, clock = ctypes.string_at(start, size), int(shadow.clock[0])
-        self._copies.append(_Copy(place, start, data, block.serial, clock, call_site()))
+        self._copies.append(_Copy(place, start, size, data, block.serial, clock, call_site()))
+
+    def add_to_host(self, place: Place, start: int, size: int) -> None:
+        """Remember an asynchronous copy to pinned memory."""
+        if policy()[CHECK] != "off":
+            self._to_host.append(_Copy(place, start, size, b"", 0, 0, call_site()))
 
     def reach(self, clock: Mapping[Any, int]) -> None:
         """Forget the copies for which the host has waited."""
-        for each in tuple(self._copies):
+        for each in (*self._copies, *self._to_host):
             if clock.get(each.place.queue, 0) >= each.place.number:
                 self._drop(each)
 
     def forget(self, start: int = 0, end: int = 1 << 64) -> None:
-        """Forget the copies from memory that the device writes, or may write."""
-        for each in tuple(self._copies):
-            if each.start < end and start < each.start + len(each.data):
+        """Forget the copies from and to memory that the device writes, or may write."""
+        for each in (*self._copies, *self._to_host):
+            if each.start < end and start < each.start + each.size:
                 self._drop(each)
+
+    def report_unawaited(self) -> None:
+        """Report, as the program ends, the copies to the host for which it has not waited.
+
+        Raises
+        ------
+        ArgumentFault
+            There is one, and the check is an error.
+        """
+        while self._to_host:
+            copy = self._to_host.popleft()
+            text = _UNAWAITED.format(
+                label=copy.place.label, stream=copy.place.queue, site=copy.site, check=CHECK
+            )
+            token = at_site.set(copy.site)
+            try:
+                report_call(ArgumentFault(text, CHECK), policy()[CHECK])
+            finally:
+                at_site.reset(token)
 
     def look(self, memory: Memory, written: Callable[[tuple[int, int], int], bool]) -> None:
         """Report the copies whose bytes have changed.
@@ -117,7 +154,7 @@ class PendingCopies:
             There is one, and the check is an error.
         """
         for each in tuple(self._copies):
-            block, size = memory.block(each.start), len(each.data)
+            block, size = memory.block(each.start), each.size
             if block is None or block.serial != each.serial:  # it was given back
                 self._drop(each)
                 continue
@@ -128,8 +165,9 @@ class PendingCopies:
                     report_call(ArgumentFault(_text(each, now), CHECK), policy()[CHECK])
 
     def _drop(self, copy: _Copy) -> None:
-        if copy in self._copies:
-            self._copies.remove(copy)
+        for copies in (self._copies, self._to_host):
+            if copy in copies:
+                copies.remove(copy)
 
 
 def _text(copy: _Copy, now: bytes) -> str:

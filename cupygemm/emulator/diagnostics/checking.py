@@ -173,7 +173,8 @@ CHECKS: Mapping[str, Check] = {
     ),
     "pending_copies": Check(
         "pinned memory of the host that the host changes while an asynchronous copy from it is "
-        "pending; not in launches that wait in their stream",
+        "pending, not in launches that wait in their stream; or that a copy is made to for which "
+        "the host has not waited when the program ends",
         "the copy has read what was there when it was submitted",
         "HIP's runtime API: hipMemcpyAsync returns before the copy is done",
         "warn",

@@ -163,6 +163,8 @@ class MemoryFunctions(Handles):
             and _is_pinned(memory, source)
         ):
             self.devices.order.copies.add(place, memory, source, size)
+        if place is not None and size and _is_pinned(memory, to) and memory.owns(source):
+            self.devices.order.copies.add_to_host(place, to, size)
         if not (memory.owns(to) and memory.owns(source)):
             # "If host or dest are not pinned, the memory copy will be performed synchronously."
             self._await(place)

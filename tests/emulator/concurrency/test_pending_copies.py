@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 
 from cupygemm import emulator
+from cupygemm.emulator import _session
+from cupygemm.emulator._session import finish_streams
 from cupygemm.emulator.errors import KernelWarning
 
 SIZE = 256
@@ -153,3 +155,30 @@ def test_arrays_of_the_program_s_own_memory_are_no_finding(parts: Parts) -> None
             assert float(array.sum()) == value * SIZE
 
     assert found(run) == []
+
+
+def unawaited(parts: Parts, *then: Callable[[], Any]) -> list[str]:
+    """Copy to the pinned memory; return what is said at the end of the program."""
+    copies = _session._devices.order.copies
+    finish_streams()
+
+    def run() -> None:
+        parts.array.get(stream=parts.stream, out=parts.buffer, blocking=False)
+        for each in then:
+            each()
+        copies.report_unawaited()
+
+    return found(run)
+
+
+def test_a_copy_to_the_host_that_nothing_awaits_is_a_finding(parts: Parts) -> None:
+    (text,) = unawaited(parts)
+    assert text.split("\n", 1)[1].startswith(
+        "the host never waited for a copy to its pinned memory"
+    )
+    assert "copy of 1024 bytes in stream" in text
+    assert "test_pending_copies.py:" in text
+    assert len(unawaited(parts, parts.other.synchronize)) == 1
+    for wait in waits(parts)[:5]:
+        assert unawaited(parts, wait) == []
+    assert unawaited(parts, lambda: parts.stream.launch_host_func(lambda _: None, None)) == []
