@@ -378,6 +378,9 @@ def slogdet(a: Any, *, stream: Any = None) -> SlogdetResult:
 
     signs, diagonal, stack = _sign_and_diagonal("slogdet", a)
     size = cupy.abs(diagonal)
-    units = diagonal / cupy.where(size > 0, size, 1)
+    if diagonal.dtype.kind == "c":
+        units = diagonal / cupy.where(size > 0, size, 1)
+    else:  # infinities have a sign, and NaN counts as positive, as in NumPy
+        units = cupy.where(diagonal < 0, -1, diagonal != 0).astype(diagonal.dtype)
     sign = signs * units.prod(axis=1)
     return SlogdetResult(sign.reshape(stack), cupy.log(size).sum(axis=1).reshape(stack))

@@ -150,6 +150,16 @@ def test_singular_matrices(cp, function):
     assert log.get().tolist() == [0.0, -np.inf]
 
 
+@pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan, 0.0, -0.0])
+@pytest.mark.parametrize("dtype", "fd")
+def test_slogdet_of_infinities_and_nan(cp, value, dtype):
+    a = np.diag([-3.0, value]).astype(dtype)
+    with np.errstate(invalid="ignore"):
+        numpys = np.linalg.slogdet(a)
+    for got, expected in zip(linalg.slogdet(cp.asarray(a)), numpys, strict=True):
+        assert got.get().tolist() == pytest.approx(float(expected), nan_ok=True)
+
+
 def test_singular_matrices_with_no_right_hand_sides(cp):
     with pytest.raises(np.linalg.LinAlgError, match="Singular matrix"):
         linalg.solve(cp.zeros((3, 3)), cp.zeros((3, 0)))
