@@ -208,6 +208,13 @@ def test_matrix_power(cp, power):
     check(cp, linalg.matrix_power, np.linalg.matrix_power, a, power)
 
 
+@pytest.mark.parametrize("power", [3, 5, 6])
+def test_nan_spreads_in_a_power_as_in_numpy(cp, power):
+    a = np.array([[2.0, 3.0], [np.inf, 0.0]])
+    got = linalg.matrix_power(cp.asarray(a), power)
+    np.testing.assert_array_equal(got.get(), np.linalg.matrix_power(a, power))
+
+
 def test_a_power_of_an_inverse(cp):
     a = np.asarray([[2, 1], [1, 1]])
     power = linalg.matrix_power(cp.asarray(a), -3)
