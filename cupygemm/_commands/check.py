@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from cupygemm._commands import detect as _detect
-from cupygemm._commands.scripts import run_program
+from cupygemm._commands.scripts import emulated_children, run_program
 from cupygemm._commands.severities import Error, Off, Warn, severities
 
 CONTEXT = {"ignore_unknown_options": True, "allow_interspersed_args": False}
@@ -49,10 +49,12 @@ def check(
         with severities(error, warn, off), findings.observing() as seen:
             if stream_order is not None:
                 os.environ[VARIABLE] = stream_order  # the program's own processes inherit it
-            emulator.enable(target or os.environ.get("CUPYGEMM_EMULATE") or _detect.DEFAULT_TARGET)
+            name = target or os.environ.get("CUPYGEMM_EMULATE") or _detect.DEFAULT_TARGET
+            emulator.enable(name)
             if stream_order is not None:  # the device may have been enabled before
                 use_stream_order(stream_order)
-            status = run_program(program, arguments or [], module=module)
+            with emulated_children(name):
+                status = run_program(program, arguments or [], module=module)
             finish_streams(is_end=True)
     except (RuntimeError, ValueError, OSError) as err:
         typer.echo(f"cupygemm check: {err}", err=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import runpy
 import shlex
 import sys
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cupygemm._commands import detect as _detect
+from cupygemm._commands.scripts import emulated_children
 
 if TYPE_CHECKING:
     from cupygemm.emulator.profiling import Profile
@@ -98,8 +100,9 @@ def profile_script(
     from cupygemm.emulator.diagnostics import findings
     from cupygemm.emulator.errors import EmulatorError
 
+    name = target or os.environ.get("CUPYGEMM_EMULATE") or _detect.DEFAULT_TARGET
     if not emulator.is_enabled():
-        emulator.enable(target or _detect.DEFAULT_TARGET)
+        emulator.enable(name)
     elif target not in (None, emulator.target()):
         raise ValueError(f"{emulator.target()} is already emulated in this process, not {target}")
     argv, places = sys.argv, list(sys.path)
@@ -109,6 +112,7 @@ def profile_script(
         with (
             findings.observing() as seen,
             emulator.profile(clock_mhz=clock_mhz, sample=sample) as collected,
+            emulated_children(name),
         ):
             runpy.run_path(str(path), run_name="__main__")
     except SystemExit as end:

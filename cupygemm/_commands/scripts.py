@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import runpy
 import sys
 import threading
@@ -11,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 
+_VARIABLE = "CUPYGEMM_EMULATE"
 _OURS = (__file__, runpy.__file__, "<frozen runpy>")
 
 
@@ -36,6 +38,8 @@ def run_program(program: str, arguments: list[str], *, module: bool = False) -> 
     """
     if not module and not Path(program).exists():
         raise FileNotFoundError(f"{program} does not exist")
+    if not module and Path(program).is_dir() and not (Path(program) / "__main__.py").exists():
+        raise FileNotFoundError(f"{program} is a directory without a __main__.py")
     status = 0
     before = set(threading.enumerate())
     with _arguments(program, arguments, module=module):
@@ -66,6 +70,20 @@ def _arguments(program: str, arguments: list[str], *, module: bool) -> Iterator[
         yield
     finally:
         sys.argv, sys.path[:] = before
+
+
+@contextlib.contextmanager
+def emulated_children(target: str) -> Iterator[None]:
+    """Emulate a target in the processes, too, that a program of this one starts."""
+    before = os.environ.get(_VARIABLE)
+    os.environ[_VARIABLE] = target
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[_VARIABLE]
+        else:
+            os.environ[_VARIABLE] = before
 
 
 def _status(code: object) -> int:

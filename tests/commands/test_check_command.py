@@ -132,6 +132,30 @@ def test_an_exit_with_a_message(program: Path) -> None:
     assert process.stderr.splitlines()[-1] == "a message"
 
 
+PARENT = """
+import multiprocessing
+import subprocess
+import sys
+import cupy
+
+def devices():
+    print(cupy.cuda.runtime.getDeviceCount(), flush=True)
+
+if __name__ == "__main__":
+    child = multiprocessing.get_context("spawn").Process(target=devices)
+    child.start()
+    child.join()
+    subprocess.run([sys.executable, "-c", "import program; program.devices()"], cwd=sys.path[0])
+"""
+
+
+def test_processes_of_the_program_are_emulated(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(PARENT)
+    process = check("--target", "gfx942:3", program)
+    assert process.stdout == "3\n3\n", process.stderr
+
+
 def test_a_module(tmp_path: Path) -> None:
     process = check("-m", "timeit", "-n", 1, "-r", 1, "pass")
     assert process.returncode == 0, process.stderr
@@ -143,6 +167,7 @@ def test_a_module(tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         (["missing.py"], "missing.py does not exist"),
+        (["/dev"], "/dev is a directory without a __main__.py"),
         (
             ["--warn", "bound", __file__],
             "cupygemm check: --warn: the emulated device has no check 'bound'",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
@@ -120,7 +121,9 @@ def program(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_program(invoke: Callable[..., Any], program: Path, device: Any) -> None:
+def test_a_program(
+    invoke: Callable[..., Any], program: Path, device: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     if not device.emulated:
         pytest.skip("programs are profiled on the emulated device")
     result = invoke(program, "--args", "256 more")
@@ -140,5 +143,9 @@ def test_a_program(invoke: Callable[..., Any], program: Path, device: Any) -> No
     result = invoke(program, "--args", "words")
     assert result.exit_code == 2
     assert "raised ValueError: invalid literal for int()" in result.output
-    program.write_text("import cupy")
-    assert "launches no kernel" in invoke(program).output
+    program.write_text("import cupy, os; print(os.environ['CUPYGEMM_EMULATE'])")
+    monkeypatch.delenv("CUPYGEMM_EMULATE", raising=False)
+    result = invoke(program, "--target", device.target)
+    assert "launches no kernel" in result.output
+    assert device.target in result.output  # for processes that the program starts
+    assert "CUPYGEMM_EMULATE" not in os.environ
