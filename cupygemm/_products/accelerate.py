@@ -184,12 +184,13 @@ def accelerate() -> Iterator[None]:
     array([[3., 3.],
            [3., 3.]], dtype=float16)
     """
+    before = _active.get()
     _BLOCKS.enter()
-    token = _active.set(True)
+    _active.set(True)
     try:
         yield
     finally:
-        _active.reset(token)
+        _active.set(before)  # not reset(token): generators may end in another context
         _BLOCKS.leave()
 
 

@@ -1,5 +1,6 @@
 """`accelerate`: CuPy's products are ours in the block and its thread, and CuPy's own after it."""
 
+import contextvars
 import dataclasses
 import importlib
 import pkgutil
@@ -196,6 +197,23 @@ def test_blocks_of_many_threads_end_in_any_order(cp):
         thread.join()
     assert wrong == []
     assert names_of(cp) == before
+
+
+def test_a_generator_may_end_its_block_in_another_context(cp, calls):
+    """As asynchronous fixtures of pytest do, whose two halves run in two tasks."""
+
+    def block():
+        with cupygemm.accelerate():
+            yield
+
+    original, a = cp.matmul, cp.ones((2, 2))
+    generator = block()
+    contextvars.copy_context().run(next, generator)
+    assert cp.matmul is not original
+    cp.matmul(a, a)
+    assert list(contextvars.copy_context().run(list, generator)) == []
+    assert cp.matmul is original
+    assert calls == []
 
 
 def test_what_is_not_ours_goes_to_cupy(cp, calls):
