@@ -52,11 +52,12 @@ def as_array(function: str, name: str, array: Any) -> Array:
         return cupy.asarray(array) if place is None else cupy.from_dlpack(array)
     kind = f"{type(array).__module__}.{type(array).__qualname__}".removeprefix("builtins.")
     article = "an" if kind[0] in "aeio" else "a"
-    what = (
-        "pass a CuPy array to write to"
-        if name == "out"
-        else f"move it to the device first: cupy.asarray({name})"
-    )
+    if name == "out":
+        what = "pass a CuPy array to write to"
+    elif hasattr(array, "toarray"):
+        what = f"make it dense first: cupy.asarray({name}.toarray())"
+    else:
+        what = f"move it to the device first: cupy.asarray({name})"
     where = "" if place is None or isinstance(array, np.ndarray) else " in the memory of the host"
     raise TypeError(f"{function}: {name} is {article} {kind}{where}, not a cupy.ndarray; {what}")
 

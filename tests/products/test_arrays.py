@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import scipy.sparse
 from numpy.linalg import LinAlgError
 
 import cupygemm
@@ -96,6 +97,12 @@ def test_arrays_of_the_host_are_refused_with_the_remedy(cp, function):
     text = r"OnHost in the memory of the host, not a cupy\.ndarray; move it"
     with pytest.raises(TypeError, match=text):
         function(OnHost(x1), x2)
+
+
+def test_sparse_matrices_are_refused_with_the_remedy(cp):
+    text = r"x2 is a scipy.* make it dense first: cupy\.asarray\(x2\.toarray\(\)\)"
+    with pytest.raises(TypeError, match=text):
+        cupygemm.matmul(cp.ones((4, 4)), scipy.sparse.eye_array(4))
 
 
 def test_two_numbers_are_refused():
