@@ -16,6 +16,7 @@ VCCZ and EXECZ as data, VCC as an SGPR by its number, results that OPSEL or SDWA
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -69,6 +70,24 @@ class Hazard:
         return self.producer if self.rule == "vskip" else self.consumer
 
 
+class _Producer(NamedTuple):
+    """What may wait for an instruction.
+
+    Attributes
+    ----------
+    length : int
+        The longest wait that it can cause, in wait states.
+    shadow : Shadow
+        Its effects.
+    registers : tuple of int, or None
+        See `registers_that_matter`.
+    """
+
+    length: int
+    shadow: Shadow
+    registers: tuple[int, int] | None
+
+
 class _Path(NamedTuple):
     """A place that execution can reach from the producer.
 
@@ -107,9 +126,10 @@ def hazards_behind(
     at : callable
         Returns the instruction at a byte offset, or None if there is none.
     """
-    length, shadow = longest_wait(inst), Shadow.of(inst)
-    if not length or _is_harmless(pc + inst.size, shadow, length, target, at):
+    producer = _producer(inst)
+    if producer is None or _is_harmless(pc + inst.size, producer, target, at):
         return
+    length, shadow = producer.length, producer.shadow
     busy = mfma_passes(inst, target) - 1 if is_mfma(inst) else 0
     paths = [_Path(pc + inst.size, 0, busy, shadow)]
     seen: set[tuple[int, str]] = set()
@@ -134,12 +154,15 @@ def hazards_behind(
             paths += _following(path, follower, target)
 
 
+@functools.lru_cache(maxsize=1 << 16)
+def _producer(inst: Instruction) -> _Producer | None:
+    """Return what a search behind an instruction looks for; None if it causes no wait."""
+    length = longest_wait(inst)
+    return _Producer(length, Shadow.of(inst), registers_that_matter(inst)) if length else None
+
+
 def _is_harmless(
-    place: int,
-    shadow: Shadow,
-    length: int,
-    target: Target,
-    at: Callable[[int], Instruction | None],
+    place: int, producer: _Producer, target: Target, at: Callable[[int], Instruction | None]
 ) -> bool:
     """Tell whether the code behind an instruction shows at a glance that it breaks no rule.
 
@@ -147,12 +170,13 @@ def _is_harmless(
     instruction counts as one wait state, and the shadow does not shrink, so no hazard is missed.
     Where it does not suffice, as at a branch, the search does.
     """
-    inst, registers = shadow.inst, registers_that_matter(shadow.inst)
-    for states in range(length):
+    shadow, registers = producer.shadow, producer.registers
+    inst = shadow.inst
+    for states in range(producer.length):
         follower = at(place)
         if follower is None:
             return True
-        if follower.mnemonic.startswith(_LEAVES):
+        if follower.encoding.startswith("SOP") and follower.mnemonic.startswith(_LEAVES):
             return False
         place += follower.size
         if registers is not None:

@@ -15,6 +15,10 @@ from cupygemm.emulator.isa.instruction import Instruction
 from cupygemm.emulator.isa.operands import build_instruction
 
 _SCALE_PREFIX = b"\xac\xd3"  # in the first half of a scaled MFMA
+_MOST = 1 << 16  # instructions that are kept
+# The first four bytes decide whether there are more. Kernels have five of six instructions of four
+# bytes in common, and one of five of the others.
+_of_four_bytes: dict[tuple[bytes, str], Instruction] = {}
 
 
 def decode(code: bytes, offset: int = 0, target: str = "") -> Instruction:
@@ -33,13 +37,22 @@ def decode(code: bytes, offset: int = 0, target: str = "") -> Instruction:
     UnsupportedInstruction
         The bytes are not an instruction of the tables, or the target lacks it.
     """
+    head = bytes(code[offset : offset + 4])
+    known = _of_four_bytes.get((head, target))
+    if known is not None:
+        return known
     # Only a scaled MFMA takes 16 bytes. Its table does not check the first half, so any 8 bytes
     # before an f8f6f4 MFMA would pass for one. Pass no more bytes than the instruction can have.
-    scaled = bytes(code[offset + 2 : offset + 4]) == _SCALE_PREFIX
-    return _decode_bytes(bytes(code[offset : offset + (16 if scaled else 8)]), target)
+    scaled = head[2:] == _SCALE_PREFIX
+    found = _decode_bytes(bytes(code[offset : offset + (16 if scaled else 8)]), target)
+    if found.size == len(head):
+        if len(_of_four_bytes) >= _MOST:
+            _of_four_bytes.clear()
+        _of_four_bytes[head, target] = found
+    return found
 
 
-@functools.lru_cache(maxsize=1 << 16)
+@functools.lru_cache(maxsize=_MOST)
 def _decode_bytes(data: bytes, target: str) -> Instruction:
     return build_instruction(data, target, format_instruction)
 

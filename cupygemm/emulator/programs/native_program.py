@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from cupygemm.emulator.programs.facts import SCALAR_WORDS, VECTOR_WORDS
 from cupygemm.emulator.units.machine import NativeStep
 from cupygemm.emulator.units.matrix_step import MatrixStep
 from cupygemm.emulator.units.scalar_control import IGNORED
@@ -21,6 +22,7 @@ from cupygemm.emulator.units.structures import members
 from cupygemm.emulator.waves.state import GPR_INDEX, VSKIP
 
 if TYPE_CHECKING:
+    from cupygemm.emulator.programs.facts import Facts
     from cupygemm.emulator.units.native_form import NativeAlu
     from cupygemm.emulator.waves.entry import Entry
 
@@ -33,7 +35,6 @@ _CONDITION = {
     name if place == 0 else f"s_cbranch_{name}": place for place, name in enumerate(_CONDITIONS)
 }
 _COUNTERS = {None: 0, "vm": 1, "lds": 2, "scalar": 3, "flat": 4}
-VECTOR_WORDS, SCALAR_WORDS = 8, 3
 _EVERY_VECTOR, _EVERY_SCALAR = (1 << 512) - 1, (1 << 129) - 1
 _ALU_COST, _MEMORY_COST, _MACS_PER_NANOSECOND = 10, 300, 8  # of a wave, in nanoseconds
 _INDEXED = GPR_INDEX | VSKIP
@@ -90,13 +91,13 @@ class NativeProgram:
         self.is_undisturbed = False
         self._kept: list[Any] = []  # the records, and the operands to which they point
 
-    def add(self, entry: Entry, form: NativeAlu | None) -> None:
-        """Make the record of an instruction; `form` is that of the ALU."""
+    def add(self, entry: Entry, facts: Facts) -> None:
+        """Make the record of an instruction."""
         inst, slot = entry.inst, -1
         if entry.counter is not None and (inst.vector_writes or inst.scalar_writes):
             entry.slot = slot = len(self.loads)
             self.loads.append(entry)
-        native = _native(entry, form)
+        native = _native(entry, facts.form)
         head = _HEAD.pack(
             entry.pc,
             entry.next_pc,
@@ -115,17 +116,12 @@ class NativeProgram:
             entry.looked_at,
             *(0, 0, 0),  # what a profile needs
         )
-        masks = (
-            inst.vector_reads.to_bytes(8 * VECTOR_WORDS, "little"),
-            inst.vector_writes.to_bytes(8 * VECTOR_WORDS, "little"),
-            (inst.scalar_reads | entry.scc_reads).to_bytes(8 * SCALAR_WORDS, "little"),
-            (inst.scalar_writes | entry.scc_writes).to_bytes(8 * SCALAR_WORDS, "little"),
-        )
-        record = InstructionStruct.from_buffer_copy(b"".join((head, *masks)))
-        self.used_vector |= _EVERY_VECTOR if entry.moves_registers else entry.vector_uses
-        self.used_scalar |= _EVERY_SCALAR if entry.moves_registers else entry.scalar_uses
+        record = InstructionStruct.from_buffer_copy(head + facts.masks)
+        moves = entry.moves_registers
+        self.used_vector |= _EVERY_VECTOR if moves else facts.vector_uses
+        self.used_scalar |= _EVERY_SCALAR if moves else facts.scalar_uses
         self.entries.append(entry)
-        self._kept.append((record, form))
+        self._kept.append((record, facts.form))
         entry.record = record
         if entry.pc % 4 == 0:
             self.table[entry.pc // 4] = ctypes.addressof(record)

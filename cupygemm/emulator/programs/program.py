@@ -2,33 +2,27 @@
 
 from __future__ import annotations
 
-import functools
 from collections import deque
 from collections.abc import Callable
 from typing import Any
 
 from cupygemm.emulator.collector import paused_collector
-from cupygemm.emulator.definedness.lanes import NEVER, is_marker, looked_at
+from cupygemm.emulator.definedness.lanes import NEVER, is_marker
 from cupygemm.emulator.diagnostics.wait_rules import RULES
 from cupygemm.emulator.errors import Fault, UnsupportedInstruction
 from cupygemm.emulator.hazards.wait_states import Hazard, hazards_behind
 from cupygemm.emulator.isa.decode import decode
 from cupygemm.emulator.isa.instruction import Instruction
+from cupygemm.emulator.programs.facts import facts_of
 from cupygemm.emulator.programs.native_program import NativeProgram
-from cupygemm.emulator.targets import TARGETS, Target
-from cupygemm.emulator.units import bind, native_alu
-from cupygemm.emulator.units.native_form import NativeAlu
-from cupygemm.emulator.units.scc import reads_scc, writes_scc
+from cupygemm.emulator.targets import Target
+from cupygemm.emulator.units import bind
 from cupygemm.emulator.units.updates import FAR, is_store, updates
-from cupygemm.emulator.waves.entry import Entry, counter_of
-from cupygemm.emulator.waves.marks import SCC
+from cupygemm.emulator.waves.entry import Entry
 from cupygemm.emulator.waves.reports import instruction_at
 from cupygemm.emulator.waves.state import Group, State
 
 _TOO_EARLY = "missing wait states"
-_ALU = ("SOP", "VOP")  # encodings
-_CONTROLS = {"s_waitcnt": "wait", "s_barrier": "barrier", "s_endpgm": "end"}
-_WITHOUT_STEP = tuple(_CONTROLS.values())
 
 
 class CheckedStep:
@@ -133,32 +127,29 @@ class Program:
         inst = self._instruction(pc)
         for hazard in hazards_behind(pc, inst, self.target, self._instruction_or_none):
             self._note(hazard)
-        control, form = _control(inst.mnemonic), None
+        facts = facts_of(inst, self.target.name)
         step: Callable[[Group], Any] = _nothing
-        if not control and inst.encoding.startswith(_ALU):
-            form = _native_form(inst, self.target.name)
-        if form is not None and not any(op.kind == "special" for op in inst.src):
+        if facts.binds == "later":
             step = LazyStep(inst, self.target)
-        elif control not in _WITHOUT_STEP:
+        elif facts.binds == "now":
             step = bind(inst, self.target)
-        scc_reads, scc_writes = reads_scc(inst) << SCC, writes_scc(inst) << SCC
         entry = Entry(
             pc=pc,
             inst=inst,
             step=step,
             next_pc=pc + inst.size,
-            control=control,
-            counter=counter_of(inst),
-            vector_uses=inst.vector_reads | inst.vector_writes,
-            scalar_uses=inst.scalar_reads | inst.scalar_writes | scc_reads | scc_writes,
-            is_vector=not inst.encoding.startswith("S") or inst.encoding == "SCRATCH",
-            is_relative=inst.mnemonic.startswith("s_movrel"),
-            scc_reads=scc_reads,
-            scc_writes=scc_writes,
-            looked_at=looked_at(inst),
+            control=facts.control,
+            counter=facts.counter,
+            vector_uses=facts.vector_uses,
+            scalar_uses=facts.scalar_uses,
+            is_vector=facts.is_vector,
+            is_relative=facts.is_relative,
+            scc_reads=facts.scc_reads,
+            scc_writes=facts.scc_writes,
+            looked_at=facts.looked_at,
         )
         self._look_for_updates(entry)
-        self.native.add(entry, form)
+        self.native.add(entry, facts)
         self._look_for_slots(entry)
         self.entries[pc] = entry
         if pc in self._hazards:
@@ -226,22 +217,6 @@ class Program:
 
 def _nothing(_group: Group) -> None:
     """Do nothing: the run loop itself executes the instruction."""
-
-
-@functools.cache
-def _control(name: str) -> str:
-    """Return what an instruction means for the run loop, see `Entry`."""
-    if name in _CONTROLS:
-        return _CONTROLS[name]
-    if name.startswith(("s_branch", "s_cbranch", "s_setpc", "s_swappc", "s_call")):
-        return "branch"
-    return "mode" if name.startswith(("s_setvskip", "s_setreg")) else ""
-
-
-@functools.lru_cache(maxsize=1 << 15)
-def _native_form(inst: Instruction, target: str) -> NativeAlu | None:
-    """Return the native form of an ALU instruction; kernels have many in common."""
-    return native_alu.bind(inst, TARGETS[target])
 
 
 def _too_early(hazard: Hazard, check: str, state: State) -> Fault:

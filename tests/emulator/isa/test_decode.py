@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import gc
+import random
 
 import pytest
 
 from cupygemm.emulator.errors import UnsupportedInstruction
 from cupygemm.emulator.isa.decode import decode
+from cupygemm.emulator.isa.disassembly import format_instruction
+from cupygemm.emulator.isa.operands import build_instruction
 from cupygemm.emulator.programs.program import Program
 from cupygemm.emulator.targets import TARGETS as MODELS
 from cupygemm.emulator.waves.entry import Entry
@@ -52,6 +55,37 @@ def test_masks_are_those_of_the_operands(target: str) -> None:
                 if op.kind == kind:
                     union |= ((1 << op.count) - 1) << op.index
             assert union == mask, text
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_the_first_four_bytes_decide_whether_there_are_more(target: str) -> None:
+    rng = random.Random(0)
+    heads = {code[:4] for code, _ in entries(target)} | {rng.randbytes(4) for _ in range(5000)}
+    tails = [bytes(4), b"\xff" * 4, PAD[:4], *(rng.randbytes(4) for _ in range(3))]
+    tails += [bytes.fromhex("0000add3"), bytes.fromhex("0000acd3")]  # halves of a scaled MFMA
+    short = 0
+    for head in sorted(heads):
+        found = [_facts_or_none(head + tail + PAD[:8], target) for tail in tails]
+        if any(each is not None and each[0] == 4 for each in found):
+            assert len(set(found)) == 1, head.hex()
+            short += 1
+    assert short > 500
+
+
+def _facts_or_none(code: bytes, target: str) -> tuple[object, ...] | None:
+    """Return what decides what an instruction does, decoded anew; None for no instruction."""
+    scaled = code[2:4] == bytes.fromhex("acd3")
+    try:
+        inst = build_instruction(code[: 16 if scaled else 8], target, format_instruction)
+    except UnsupportedInstruction:
+        return None
+    return inst.size, inst.mnemonic, inst.dst, inst.src, tuple(inst.fields.items())
+
+
+def test_an_instruction_of_four_bytes_is_decoded_once() -> None:
+    one, other = bytes.fromhex("0000807e"), PAD[:4]  # whose upper halves differ
+    assert decode(other + one, 0, "gfx942") is decode(other + other, 0, "gfx942")
+    assert decode(other + one, 0, "gfx942") is not decode(other + one, 0, "gfx90a")
 
 
 # Widths that are easily taken wrong, by hand from the ISA guides: (bytes, operand, registers).
