@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from cupygemm._build.toolchain import ToolchainError, find_zig, first_line, run
+from cupygemm._build.toolchain import ToolchainError, find_zig, first_line, run, zig_versions
 
 _WITHOUT_SANITIZERS = ("-fno-sanitize=all",)  # zig's default for C checks undefined behaviour
 
@@ -88,7 +88,7 @@ def host_compiler_version() -> str:
 def _host_compiler() -> tuple[tuple[str, ...], str]:
     zig = find_zig()
     if zig is not None:
-        return (str(zig), "cc"), "zig " + first_line([str(zig), "version"])
+        return (str(zig), "cc"), "zig " + zig_versions(zig)[0]
     for name in ("cc", "gcc", "clang"):
         where = shutil.which(name)
         if where is not None:

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from cupygemm._build.cache import writable_dir
+from cupygemm._build.cache import get_or_build, writable_dir
 from cupygemm._build.private_dir import check_of_the_system
 from cupygemm._build.source_text import read_source
 
@@ -304,8 +304,7 @@ def _zig_toolchain() -> Toolchain | None:
     path = find_zig()
     if path is None:
         return None
-    version = first_line([str(path), "version"])
-    clang = first_line([str(path), "clang", "--version"])
+    version, clang = zig_versions(path)
     return Toolchain("zig", f"{clang} (zig {version})", path)
 
 
@@ -317,6 +316,29 @@ def find_zig() -> Path | None:
         if path.is_file():
             return path
     return None
+
+
+@functools.cache
+def zig_versions(path: Path) -> tuple[str, str]:
+    """Return the versions of zig and of its clang; empty strings if it cannot run.
+
+    A file that has not changed is asked once, and not by each process.
+    """
+    status = path.stat()
+    state = (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+
+    def ask(output: Path) -> None:
+        lines = [first_line([str(path), *words]) for words in (["version"], ["clang", "--version"])]
+        if not all(lines):
+            raise ToolchainError(f"{path} does not say its version")
+        output.write_text("\n".join(lines), encoding="utf-8")
+
+    try:
+        answer = get_or_build("versions", [str(path), *map(str, state)], ".txt", ask)
+    except ToolchainError:
+        return "", ""
+    version, clang = answer.read_text(encoding="utf-8").split("\n")
+    return version, clang
 
 
 def _clang_version(path: Path) -> tuple[int, str] | None:

@@ -160,6 +160,41 @@ def test_host_library_error_shows_the_log(tmp_path: Path) -> None:
         host_shared_library([source], tmp_path / "out.so", options=["-nostdlib"])
 
 
+def test_zig_is_asked_for_its_versions_once(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("CUPYGEMM_CACHE_DIR", str(tmp_path / "cache"))
+    zig, asked = tmp_path / "zig", tmp_path / "asked"
+
+    def write(version: str) -> None:
+        zig.unlink(missing_ok=True)
+        zig.write_text(f'#!/bin/sh\necho "$@" >>{asked}\necho {version} $1\n')
+        zig.chmod(0o755)
+
+    def versions() -> tuple[str, str]:
+        _toolchain.zig_versions.cache_clear()  # as in another process
+        return _toolchain.zig_versions(zig)
+
+    write("1")
+    assert [versions() for _ in range(3)] == [("1 version", "1 clang")] * 3
+    assert asked.read_text() == "version\nclang --version\n"
+    write("two")
+    assert versions() == ("two version", "two clang")
+
+
+def test_a_zig_that_does_not_run_is_asked_each_time(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("CUPYGEMM_CACHE_DIR", str(tmp_path / "cache"))
+    zig = tmp_path / "zig"
+    zig.write_text("#!/bin/sh\nexit 1\n")
+    zig.chmod(0o755)
+    assert _toolchain.zig_versions(zig) == ("", "")
+    zig.write_text("#!/bin/sh\necho 3\n")
+    _toolchain.zig_versions.cache_clear()
+    assert _toolchain.zig_versions(zig) == ("3", "3")
+
+
 def test_zig_keeps_its_own_cache_where_ours_is(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
