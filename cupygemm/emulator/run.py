@@ -183,7 +183,7 @@ def launch(
         cooperative=cooperative,
     )
     if dispatch.checks and memory.shadow is not None:
-        memory.shadow.start_launch()
+        memory.shadow.start_launch(kernel.name, grid, block)
     # A signal handler's exception may end the decoding of an instruction at any point. So the
     # program is the launch's own, and is kept only if the launch ends in another way.
     key = Key(kernel.code_object.image, target.name, profile)

@@ -7,8 +7,7 @@ here.
 
 from __future__ import annotations
 
-import ctypes
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -22,12 +21,9 @@ from cupygemm.emulator.concurrency.stream_order import (
 from cupygemm.emulator.diagnostics.checking import policy
 from cupygemm.emulator.diagnostics.findings import report_call
 from cupygemm.emulator.errors import EmulatorError
-from cupygemm.emulator.native import library
 from cupygemm.emulator.waves.reports import instruction_of
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from cupygemm.emulator.code_object import Kernel
     from cupygemm.emulator.memory.allocations import Memory
     from cupygemm.emulator.memory.global_shadow import GlobalShadow
@@ -154,7 +150,7 @@ def look_at_copies(order: StreamOrder, memory: Memory) -> None:
         if shadow is None or int(shadow.clock[0]) < time:  # it was set back
             return True
         times = np.array([(time + 1, int(shadow.clock[0]))], INTERVAL)
-        return find_access(shadow, span, times, with_reads=False) is not None
+        return shadow.find_access(span, times, with_reads=False) is not None
 
     order.copies.look(memory, written)
 
@@ -218,42 +214,8 @@ def find_rival(
         return None
     for start in range(part.start, part.end, part.pitch):
         span = start, min(start + part.run, part.end)
-        found = find_access(shadow, span, rivals.intervals, with_reads=part.writes)
+        found = shadow.find_access(span, rivals.intervals, with_reads=part.writes)
         if found is not None:
             address, time, pc, writes = found
             return rivals.at(time), address, pc, writes
     return None
-
-
-def find_access(
-    shadow: GlobalShadow, span: tuple[int, int], times: NDArray[Any], *, with_reads: bool
-) -> tuple[int, int, int, bool] | None:
-    """Return an access by kernels to some bytes, at some times.
-
-    Parameters
-    ----------
-    shadow : GlobalShadow
-    span : tuple of int
-        Addresses of the first byte and behind the last.
-    times : ndarray
-        INTERVAL (n,), ascending.
-    with_reads : bool
-        Whether reads count, too.
-
-    Returns
-    -------
-    tuple or None
-        The address, the time, the program counter, and whether it writes.
-    """
-    found = (ctypes.c_int64 * 4)()
-    function = library().find_rival
-    function.argtypes = [*[ctypes.c_void_p] * 2, *[ctypes.c_uint64] * 3, ctypes.c_int]
-    function.argtypes += [ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p]
-    low, high = max(span[0], shadow.base), min(span[1], shadow.end)
-    if low >= high or not function(
-        shadow.address, shadow.lines, shadow.base, low, high, with_reads, times.ctypes.data,
-        len(times), found,
-    ):  # fmt: skip
-        return None
-    address, time, pc, writes = found
-    return address, time, pc, bool(writes)

@@ -11,17 +11,47 @@ address space that is reserved once; the host backs the parts that are used.
 
 from __future__ import annotations
 
+import collections
 import ctypes
+import math
 import mmap
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cupygemm.emulator.memory.host_memory import reserve
+from cupygemm.emulator.native import library
 
 _RECORDS = ((16, 48), (128, 64))  # bytes of device memory that a record stands for, and its own
+_LAUNCHES, _ALLOCATIONS = 256, 1 << 16  # that are remembered, for reports
 _CLOCK_LIMIT = 3 << 30  # of 32 bits; a launch has at most a billion vector memory operations
+
+
+class Launched(NamedTuple):
+    """A launch, for reports.
+
+    Attributes
+    ----------
+    start : int
+        The clock when it began.
+    kernel : str
+    grid, block : tuple of int
+        Workgroups, and work-items of a workgroup.
+    """
+
+    start: int
+    kernel: str
+    grid: tuple[int, ...]
+    block: tuple[int, ...]
+
+    @property
+    def words(self) -> str:
+        """What was launched."""
+        items = math.prod(self.grid) * math.prod(self.block)
+        grid, block = ("x".join(map(str, each)) for each in (self.grid, self.block))
+        return f"kernel {self.kernel}, launched with {items} work-items: grid {grid}, block {block}"
 
 
 class GlobalShadow:
@@ -65,6 +95,8 @@ class GlobalShadow:
         self.launch_start = 0
         self.arguments = 0, 0
         self.rivals: Any = None
+        self._fresh_since: dict[int, int] = {}  # the clock, by the start of what was undefined
+        self._launches: collections.deque[Launched] = collections.deque(maxlen=_LAUNCHES)
 
     def set_back(self) -> bool:
         """Forget all records if the clock is about to run out; return whether it was."""
@@ -74,10 +106,70 @@ class GlobalShadow:
         self.clock[0] = 0
         return True
 
-    def start_launch(self) -> None:
-        """Ignore all accesses so far."""
-        self.set_back()
+    def start_launch(
+        self, kernel: str = "", grid: Sequence[int] = (), block: Sequence[int] = ()
+    ) -> None:
+        """Ignore all accesses so far.
+
+        Parameters
+        ----------
+        kernel : str
+            What is launched; a later report may name it.
+        grid, block : sequence of int
+            Workgroups, and work-items of a workgroup.
+        """
+        if self.set_back():
+            self._launches.clear()
+            self._fresh_since.clear()
         self.launch_start = int(self.clock[0]) + 1
+        self._launches.append(Launched(self.launch_start, kernel, tuple(grid), tuple(block)))
+
+    def writer_of(self, address: int, start: int) -> Launched | None:
+        """Return the launch that wrote a byte last, if it is one of the latest.
+
+        Parameters
+        ----------
+        address : int
+        start : int
+            Of the allocation; what was there before counts for nothing.
+        """
+        first, last = self._fresh_since.get(start, int(self.clock[0])), int(self.clock[0])
+        times = np.array([(first + 1, last)], [("first", "u4"), ("last", "u4")])
+        found = self.find_access((address, address + 1), times, with_reads=False)
+        later = (each for each in reversed(self._launches) if found and each.start <= found[1])
+        return next(later, None)
+
+    def find_access(
+        self, span: tuple[int, int], times: NDArray[Any], *, with_reads: bool
+    ) -> tuple[int, int, int, bool] | None:
+        """Return an access by kernels to some bytes, at some times.
+
+        Parameters
+        ----------
+        span : tuple of int
+            Addresses of the first byte and behind the last.
+        times : ndarray
+            Of ``struct interval`` (native/machine.h), ascending.
+        with_reads : bool
+            Whether reads count, too.
+
+        Returns
+        -------
+        tuple or None
+            The address, the time, the program counter, and whether it writes.
+        """
+        found = (ctypes.c_int64 * 4)()
+        function = library().find_rival
+        function.argtypes = [*[ctypes.c_void_p] * 2, *[ctypes.c_uint64] * 3, ctypes.c_int]
+        function.argtypes += [ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p]
+        low, high = max(span[0], self.base), min(span[1], self.end)
+        if low >= high or not function(
+            self.address, self.lines, self.base, low, high, with_reads, times.ctypes.data,
+            len(times), found,
+        ):  # fmt: skip
+            return None
+        address, time, pc, writes = found
+        return address, time, pc, bool(writes)
 
     def forget(self, start: int, end: int) -> None:
         """Return the host's memory behind the records of ``[start, end)``, in whole pages."""
@@ -118,6 +210,9 @@ class GlobalShadow:
 
     def undefine(self, start: int, size: int) -> None:
         """Note that ``[start, start + size)`` has not been written."""
+        if len(self._fresh_since) >= _ALLOCATIONS:
+            self._fresh_since.clear()
+        self._fresh_since[start] = int(self.clock[0])
         self._set(start, size, written=False)
 
     def written(self, start: int, size: int) -> NDArray[np.bool_]:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cupygemm.emulator.concurrency.stream_order import INTERVAL
-from cupygemm.emulator.concurrency.stream_races import find_access
 from cupygemm.emulator.raw_kernels.argument_views import CHECK
 from cupygemm.emulator.runtime.raw_arguments import reach
 from cupygemm.emulator.waves.reports import instruction_of
@@ -60,7 +59,7 @@ def findings(launch: RawLaunch, found: Sequence[list[_Part]]) -> Iterator[str]:
     times = np.array([(shadow.launch_start, int(shadow.clock[0]))], INTERVAL)
     for views in found:
         for span in _gaps(views):
-            access = find_access(shadow, span, times, with_reads=True)
+            access = shadow.find_access(span, times, with_reads=True)
             if access is not None:
                 address, _, pc, writes = access
                 yield _text(launch, views, address, pc, writes=writes)

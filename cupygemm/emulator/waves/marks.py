@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from cupygemm.emulator.errors import Fault
 from cupygemm.emulator.isa.instruction import register_name, registers
-from cupygemm.emulator.waves.reports import instruction_at, quoted_line
+from cupygemm.emulator.waves.reports import instruction_at, quoted_line, written_around
 from cupygemm.emulator.waves.state import rows_of, zeroed_rows
 
 if TYPE_CHECKING:
@@ -337,6 +337,8 @@ class Marks:
         )
         if is_global:
             detail += f"\nfrom {place}"
+            around = written_around(state, address)
+            detail += f"\n{around}" * bool(around)
         return Fault(
             _KINDS[space],
             detail,

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from cupygemm.emulator.memory.extents import Extent
     from cupygemm.emulator.waves.state import State
 
+_MOST_COUNTED = 1 << 26  # bytes of an allocation, of which is said which are written
 _POINTER_BYTES = 8
 _NULL_PAGE = 4096
 _OVERFLOW = """\
@@ -117,6 +118,27 @@ def argument_near(state: State, address: int) -> str | None:
         element = element_at(address, near, _pointers(state))
         return f"{argument[0]} points into it{argument[1]}" + f": {element}" * bool(element)
     return None
+
+
+def written_around(state: State, address: int) -> str:
+    """Say how much of an allocation was written, and which launch wrote in front of an address.
+
+    Returns
+    -------
+    str
+        "" if nothing is known.
+    """
+    shadow, extent = state.memory.shadow, state.memory.range_of(address)
+    if shadow is None or extent is None:
+        return ""
+    start, size = extent[0], min(extent[1] - extent[0], _MOST_COUNTED)
+    written = np.flatnonzero(shadow.written(start, size))
+    if not written.size:
+        return "none of its bytes has a value" if size == extent[1] - extent[0] else ""
+    text = f"{written.size:,} of its {size:,} bytes have a value"
+    before = written[: np.searchsorted(written, address - start)]
+    launch = shadow.writer_of(start + int(before[-1]), start) if before.size else None
+    return text + (f"; the last in front of it was written by\n{launch.words}" if launch else "")
 
 
 def host_call_near(state: State, address: int) -> str | None:

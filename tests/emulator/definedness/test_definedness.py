@@ -29,6 +29,29 @@ def test_computing_with_it_is_reported(cp: ModuleType) -> None:
     assert "argument 0" in fault.detail
 
 
+def test_a_tail_that_the_grid_left_out_names_the_launch(cp: ModuleType) -> None:
+    source = 'extern "C" __global__ void fill(float* x) { x[256 * blockIdx.x + threadIdx.x] = 1; }'
+    fill, x = cp.RawKernel(source, "fill"), cp.empty(1000, "f4")
+    start = x.data.ptr
+    fill((1000 // 256,), (256,), (x,))
+    with pytest.raises(RuntimeError, match=REPORT) as caught:
+        x.sum()
+    report = str(caught.value)
+    assert "3,072 of its 4,000 bytes have a value; the last in front of it was written by" in report
+    assert "kernel fill, launched with 768 work-items: grid 3x1x1, block 256x1x1" in report
+    del x, caught
+    for _ in range(20):  # the memory of the last dropped arrays is passed over
+        if (x := cp.empty(1000, "f4")).data.ptr == start:
+            break
+    assert x.data.ptr == start
+    with pytest.raises(RuntimeError, match="none of its bytes has a value"):
+        x.sum()
+    x[:100].set(np.ones(100, "f4"))  # by a copy, of which there is no record
+    with pytest.raises(RuntimeError, match=r"400 of its 4,000 bytes have a value\n") as caught:
+        x.sum()
+    assert "kernel fill" not in str(caught.value)
+
+
 @pytest.mark.parametrize("dtype", ["u1", "i2", "f2", "i8", "f8", "c16"])
 def test_every_width_is_seen(cp: ModuleType, dtype: str) -> None:
     x = cp.empty(10, dtype)
