@@ -32,6 +32,10 @@ _LOOP = re.compile(
     r"\bfor\s*\([^;]*?\b(\w+)\s*=\s*16\s*;[^;]*;\s*\1\s*(?:>>=\s*1|/=\s*2|=\s*\1\s*(?:>>\s*1|/\s*2))"
 )
 _BROADCAST = re.compile(r"\b__shfl(_sync)?\s*\(")
+_FIRST_LANES_ONLY = re.compile(r"<\s*(?:32|0x20)\b")
+_LOWER_HALF = re.compile(
+    r"\b(\w+)\s*=\s*\(\s*(?:unsigned(?:\s+int)?|int|uint|uint32_t|int32_t)\s*\)\s*__ballot\s*\("
+)
 _LANES_BELOW = re.compile(r"\(\s*1[uU]?\s*<<[^;&|]*?\)\s*-\s*1\b")
 _STEP = r"(\w+)\[(\w+)\]\s*(?:\+=|=)[^;]*\b\1\[\2\s*\+\s*(\d+)\][^;]*;\s*"
 _LOCKSTEP = re.compile(rf"{_STEP}\1\[\2\]\s*(?:\+=|=)[^;]*\b\1\[\2\s*\+\s*(\d+)\]")
@@ -45,6 +49,10 @@ _OF_THE_WAVE = (
 )
 _SHORT_MASK = (
     "a mask of the lanes below one, of 32 bits: write (1ull << lane) - 1, with lane up to 63"
+)
+_LOST_HALF = (
+    "{} has lanes 0 to 31 of the wave, in its upper half, too: shift the group's lanes down before "
+    "the conversion, __ballot(...) >> (threadIdx.x & 32)"
 )
 _TOO_EARLY = (
     "the compiler may read {} before another lane has added to it: declare it volatile, or put "
@@ -90,7 +98,7 @@ def idioms(source: str) -> Iterator[tuple[int, str]]:
         return
     found = [*_lockstep(plain)]
     if _ANY_SIZE.search(plain) is None:
-        found += [*_half_sums(plain), *_first_lanes(plain), *_masks(plain)]
+        found += [*_half_sums(plain), *_first_lanes(plain), *_masks(plain), *_lost_halves(plain)]
     for start, what in sorted(found):
         yield plain.count("\n", 0, start) + 1, what
 
@@ -123,6 +131,17 @@ def _masks(source: str) -> Iterator[tuple[int, str]]:
         end = source.find(";", mask.end())
         if re.search(r"__(?:popcll|ffsll|clzll)\b|__ballot", source[start:end]):
             yield mask.start(), _SHORT_MASK
+
+
+def _lost_halves(source: str) -> Iterator[tuple[int, str]]:
+    """Find ballots cut to 32 bits in which each lane looks for those below it in its group."""
+    if _LANE_OF_32.search(source) is None or _FIRST_LANES_ONLY.search(source):
+        return
+    for ballot in _LOWER_HALF.finditer(source):
+        name = re.escape(ballot[1])
+        below = _LANES_BELOW.pattern
+        if re.search(rf"\b{name}\s*&\s*\(*{below}|{below}\s*\)*\s*&\s*{name}\b", source):
+            yield ballot.start(), _LOST_HALF.format(ballot[1])
 
 
 def _lockstep(source: str) -> Iterator[tuple[int, str]]:

@@ -37,6 +37,13 @@ extern "C" __global__ void rank(const float* x, float* y) {
     y[threadIdx.x] = __popcll(set & ((1ONE << lane) - 1));
 }
 """
+GROUP_RANK = """
+extern "C" __global__ void rank(const float* x, float* y) {
+    int lane = threadIdx.x & 31;
+    unsigned set = (unsigned)(BALLOT);
+    y[threadIdx.x] = __popc(set & ((1u << lane) - 1));
+}
+"""
 LOCKSTEP = """
 extern "C" __global__ void sum(const float* x, float* y) {
     __shared__ QUALIFIER float s[128];
@@ -124,6 +131,19 @@ def test_a_mask_of_the_lanes_below_has_64_bits() -> None:
     assert not silent
     np.testing.assert_array_equal(right, np.maximum(np.arange(64) - 1, 0))
     assert (wrong != right).any()
+
+
+def test_a_ballot_of_a_group_of_32_is_shifted_down() -> None:
+    plain = GROUP_RANK.replace("(BALLOT)", "__ballot(x[threadIdx.x] > 40)")
+    wrong, told = launched(plain, 64)
+    shifted = "__ballot(x[threadIdx.x] > 40) >> (threadIdx.x & 32)"
+    right, silent = launched(GROUP_RANK.replace("BALLOT", shifted), 64)
+    assert "a.hip:4: set has lanes 0 to 31 of the wave, in its upper half, too" in told[0]
+    assert not silent
+    assert (wrong[63], right[63]) == (0, right[32:].max())
+    assert right[63] > 0
+    assert not found(plain.replace("int lane", "if (threadIdx.x < 32) return; int lane"))
+    assert not found(plain.replace("threadIdx.x & 31", "threadIdx.x & 63"))
 
 
 def test_steps_in_lds_need_volatile_or_a_barrier() -> None:
