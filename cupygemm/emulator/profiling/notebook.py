@@ -14,7 +14,7 @@ from pathlib import Path
 
 from cupygemm.emulator.profiling import roofline, timeline
 from cupygemm.emulator.profiling.kernel_counts import KernelCounts
-from cupygemm.emulator.profiling.tables import render, title
+from cupygemm.emulator.profiling.tables import names_of, render, title
 from cupygemm.emulator.profiling.timing.model import ISSUE
 from cupygemm.emulator.profiling.verdict import verdict
 
@@ -28,7 +28,10 @@ def profile_html(kernels: Sequence[KernelCounts]) -> str:
         return "<p>no launches</p>"
     by_time = sorted(kernels, key=lambda k: -(k.timing.cycles if k.timing else 0.0))
     pictured = by_time[:_PICTURED]
-    parts = [_kernel(kernel, pictures=any(kernel is p for p in pictured)) for kernel in kernels]
+    parts = [
+        _kernel(kernel, name, pictures=any(kernel is p for p in pictured))
+        for kernel, name in zip(kernels, names_of(kernels), strict=True)
+    ]
     drawn = [kernel for kernel in kernels if kernel.flop and kernel.hbm_bytes]
     if drawn:
         parts.append(_picture(lambda path: roofline.draw(drawn, path), "Roofline (computed)"))
@@ -43,8 +46,8 @@ def preformatted(text: str) -> str:
     return f'<pre style="font-size:80%;overflow-x:auto">{html.escape(text)}</pre>'
 
 
-def _kernel(kernel: KernelCounts, *, pictures: bool) -> str:
-    parts = [f"<h4>{html.escape(title(kernel))}</h4>", verdict(kernel)._repr_html_()]
+def _kernel(kernel: KernelCounts, name: str, *, pictures: bool) -> str:
+    parts = [f"<h4>{html.escape(title(kernel, name))}</h4>", verdict(kernel)._repr_html_()]
     if pictures and kernel.timing is not None:
         parts.append(_bars(kernel))
         parts.append(

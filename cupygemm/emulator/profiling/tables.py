@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from rich.table import Table
@@ -27,16 +28,16 @@ def render(kernels: Sequence[KernelCounts], width: int = WIDTH) -> str:
     """Return the tables of some kernels as text, in lines of `width` columns."""
     if not kernels:
         return "no launches"
-    console = plain_console(width)
+    console, names = plain_console(width), names_of(kernels)
     if len(kernels) > 1:
         wide = console.options.update(max_width=10 * WIDTH)
         for columns, name_width in ((_OVERVIEW, 32), (_OVERVIEW, 18), (_NARROW_OVERVIEW, 32)):
-            table = _overview(kernels, columns, name_width)
+            table = _overview(kernels, names, columns, name_width)
             if console.measure(table, options=wide).maximum <= width:
                 break
         console.print(table)
-    for kernel in kernels:
-        console.print(Text(f"{title(kernel)}\nVerdict (modelled): {verdict(kernel)}"))
+    for kernel, name in zip(kernels, names, strict=True):
+        console.print(Text(f"{title(kernel, name)}\nVerdict (modelled): {verdict(kernel)}"))
         console.print(_details(kernel))
     console.print(KINDS)
     return text_of(console)
@@ -59,22 +60,39 @@ _OVERVIEW: Mapping[str, Callable[[KernelCounts], str]] = {
 _NARROW_OVERVIEW = ("launches", "FLOP", "HBM", "modelled")
 
 
-def _overview(kernels: Sequence[KernelCounts], columns: Iterable[str], name_width: int) -> Table:
+def names_of(kernels: Sequence[KernelCounts]) -> list[str]:
+    """Return the kernels' names; those that several share are numbered.
+
+    Kernels of one name differ in their code, their block or their LDS.
+    """
+    shared = collections.Counter(kernel.kernel for kernel in kernels)
+    seen: collections.Counter[str] = collections.Counter()
+    names = []
+    for kernel in kernels:
+        name = kernel.kernel
+        seen[name] += 1
+        names.append(f"{name} ({seen[name]} of {shared[name]})" if shared[name] > 1 else name)
+    return names
+
+
+def _overview(
+    kernels: Sequence[KernelCounts], names: Sequence[str], columns: Iterable[str], name_width: int
+) -> Table:
     """Return one row for each kernel; longer names take several lines."""
     table = Table(box=None, pad_edge=False, title="Kernels", title_justify="left")
     table.add_column("kernel", overflow="fold", max_width=name_width)
     for heading in columns:
         table.add_column(heading, justify="right", no_wrap=True)
-    for kernel in kernels:
-        table.add_row(kernel.kernel, *(_OVERVIEW[heading](kernel) for heading in columns))
+    for kernel, name in zip(kernels, names, strict=True):
+        table.add_row(name, *(_OVERVIEW[heading](kernel) for heading in columns))
     return table
 
 
-def title(kernel: KernelCounts) -> str:
-    """Return a kernel's name, target and launch as text."""
+def title(kernel: KernelCounts, name: str) -> str:
+    """Return a kernel's name, one of `names_of`, and its target and launch as text."""
     grid, block = ("x".join(map(str, extent)) for extent in (kernel.grid, kernel.block))
     launches = f", {kernel.launches} launches" if kernel.launches > 1 else ""
-    return f"{kernel.kernel} on emulated {kernel.target}: grid {grid}, block {block}{launches}"
+    return f"{name} on emulated {kernel.target}: grid {grid}, block {block}{launches}"
 
 
 def _details(kernel: KernelCounts) -> Table:

@@ -178,8 +178,15 @@ def test_table() -> None:
 
 def test_table_of_several_kernels() -> None:
     collected = shown()
-    collected.launches.append(profiled("s_nop 1"))
-    assert str(collected).splitlines()[0] == "Kernels"
+    collected.launches += [profiled("s_nop 1"), profiled("s_nop 1")]
+    text = str(collected)
+    assert text.splitlines()[0] == "Kernels"
+    name = collected.launches[0].kernel
+    for number in (1, 2):
+        assert f"\n{name} ({number} of 2) on emulated gfx942: grid" in text
+        assert f"\n{name} ({number} of 2)  " in text, "the row of the overview"
+    assert f"{name} (2 of 2) on emulated" in collected._repr_html_()
+    assert f"{name} on emulated" in str(shown()), "no number where names differ"
 
 
 def test_listing() -> None:
