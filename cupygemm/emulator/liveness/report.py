@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from cupygemm.emulator.errors import Fault, UnsupportedInstruction
+from cupygemm.emulator.errors import Fault, UnsupportedInstruction, spans
 from cupygemm.emulator.isa.decode import decode
 from cupygemm.emulator.isa.instruction import APERTURE_SHARED, EXEC, Instruction
 from cupygemm.emulator.units import bind
@@ -17,6 +18,12 @@ from cupygemm.emulator.waves.state import State
 
 _MOST_INSTRUCTIONS = 12  # of a loop that are listed
 _MOST_STORES = 6
+_LEAVES = re.compile(r"s_andn2_b64 exec, exec, s\[(\d+):\d+\]")  # the lanes that are done
+_LEFT = """\
+lanes of wave {wave} that have left the loop: {lanes}. They go on when all lanes have left it,
+because a wave has one program counter. So a lock that each lane takes for itself is never opened:
+let one lane of the wave take it, or do the work and open it inside the loop, in the lane that has
+it"""
 _ENDS = ("s_endpgm", "s_setpc", "s_rfe")
 _STORES = {
     "LDS": (
@@ -113,6 +120,7 @@ def describe(state: State, spinning: dict[int, set[int]], waiting: list[int]) ->
     lines += [_last_write(state, wave, flag) for flag in flags]
     for space in dict.fromkeys(flag.space for flag in flags):
         lines += _setters(state, space, spinning, waiting, workgroup)
+    lines += _lanes_that_left(state, loop, wave)
     if not flags:
         lines.append("the loop reads no memory that another wave could write")
     lines.append(_elsewhere(state, len(spinning) + len(waiting) - len(together) - len(halted)))
@@ -152,6 +160,21 @@ def _loop(state: State, loop: set[int], flags: dict[int, _Flag], wave: int) -> l
     if len(shown) < len(pcs):
         lines.append(f"  ({len(pcs) - len(shown)} more instructions)")
     return lines
+
+
+def _lanes_that_left(state: State, loop: set[int], wave: int) -> list[str]:
+    """Say which lanes of a wave have left its loop, and cannot go on before the others do."""
+    for pc in loop:
+        inst = _decoded(state, pc)
+        found = _LEAVES.fullmatch(inst.text) if inst is not None else None
+        if found is None:
+            continue
+        register = int(found[1])
+        left = sum(int(state.sgpr[register + word, wave]) << 32 * word for word in (0, 1))
+        lanes = tuple(lane for lane in range(64) if left >> lane & 1)
+        if lanes:
+            return [_LEFT.format(lanes=spans(lanes), wave=int(state.wave_in_group[wave]))]
+    return []
 
 
 def _content(state: State, wave: int, flag: _Flag) -> str:

@@ -120,6 +120,28 @@ def test_a_lock_that_nobody_releases(order: Any) -> None:
     assert "only behind the loops that wait" in fault.detail
 
 
+def test_a_lock_that_each_lane_takes() -> None:
+    """The lane that has it goes on behind the loop, which the others do not leave."""
+    body = """
+    v_mov_b32 v3, 0
+    s_mov_b64 s[8:9], 0
+    spin:
+    global_atomic_cmpswap v4, v1, v[2:3], s[4:5] sc0
+    s_waitcnt vmcnt(0)
+    v_cmp_eq_u32 vcc, 0, v4
+    s_or_b64 s[8:9], vcc, s[8:9]
+    s_andn2_b64 exec, exec, s[8:9]
+    s_cbranch_execnz spin
+    s_mov_b64 exec, -1
+    global_atomic_swap v1, v1, s[4:5]
+    """
+    with pytest.raises(KernelFault) as caught:
+        execute(body, words=1, grid=1, block=64)
+    report = str(caught.value)
+    assert "lanes of wave 0 that have left the loop: 0. They go on when all lanes have" in report
+    assert "never opened:\n  let one lane of the wave take it" in report
+
+
 def test_a_loop_without_an_end() -> None:
     fault = stuck("again:\ns_xor_b32 s6, s6, 1\ns_nop 0\ns_branch again")
     assert fault.kind == "endless loop"
