@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.fit.constants_file import origin_of, provenance, write
-from benchmarks.fit.design import design, models_design, near_design
+from benchmarks.fit.design import KINDS, design, held_out_design, models_design, near_design
 from benchmarks.fit.samples import Product, SampleFile, compact
 from benchmarks.fit.sweep import FIRST, OTHERS, Kernels, dry_run, sweep
 
@@ -42,9 +42,10 @@ def _add_sweep(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--products", type=int, help="how many at most")
     parser.add_argument(
         "--design",
-        choices=("all", "models", "near"),
+        choices=("all", "models", "near", "held-out"),
         default="all",
-        help="models: layers of public models; near: extents near them; both also cold, on CUDA",
+        help="models: layers of public models; near: extents near them; held-out: layers that "
+        "no fit sees; these three also cold, on CUDA",
     )
     parser.add_argument(
         "--rows",
@@ -52,9 +53,14 @@ def _add_sweep(parser: argparse.ArgumentParser) -> None:
         nargs=2,
         default=(1, 1024),
         metavar=("LEAST", "MOST"),
-        help="of the products of the design near; default: 1 1024",
+        help="of the products of the designs near and held-out; default: 1 1024",
     )
     parser.add_argument("--by-sm", action="store_true", help="only kernels placed by SM, on CUDA")
+    parser.add_argument(
+        "--kinds",
+        action="store_true",
+        help="also the best kernels of each way to share k, and each only as it would run, on CUDA",
+    )
     parser.add_argument("--seed", type=int, default=0, help="of the design")
     parser.add_argument("--first", type=int, default=FIRST, help="kernels that the model prefers")
     parser.add_argument("--others", type=int, default=OTHERS, help="random kernels")
@@ -159,7 +165,8 @@ def _sweep(options: argparse.Namespace) -> None:
         from benchmarks.fit.hopper_kernels import H200, HopperKernels
 
         drawn = _design(options)
-        dry_run(HopperKernels(H200), drawn, options.dry_run, **shown)
+        kernels = HopperKernels(H200, by_sm=options.by_sm, kinds=options.kinds)
+        dry_run(kernels, drawn, options.dry_run, **shown)
         return
     kernels, products = _subject(options)
     out = SampleFile.open(options.out)
@@ -175,8 +182,12 @@ def _sweep(options: argparse.Namespace) -> None:
 
 def _design(options: argparse.Namespace) -> Iterator[Product]:
     """Return the products that were asked for."""
+    rows = tuple(options.rows)
+    if options.design == "held-out":
+        return held_out_design(options.seed, rows)
     if options.design == "near":
-        return near_design(options.seed, tuple(options.rows))
+        near = near_design(options.seed, rows)
+        return (each.with_group(KINDS) for each in near) if options.kinds else near
     return {"all": design, "models": models_design}[options.design](options.seed)
 
 
@@ -186,7 +197,8 @@ def _subject(options: argparse.Namespace) -> tuple[Kernels, Iterator[Product]]:
         from benchmarks.fit.hopper_kernels import HopperKernels
 
         cold = options.design != "all"
-        return HopperKernels(cold=cold, by_sm=options.by_sm), _design(options)
+        kernels = HopperKernels(cold=cold, by_sm=options.by_sm, kinds=options.kinds)
+        return kernels, _design(options)
     if options.device == "emulated":
         from cupygemm import emulator
 

@@ -13,6 +13,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import replace
 
+from benchmarks.fit.fitting import NEVER_FITTED
 from benchmarks.fit.samples import Product
 from benchmarks.models.layers import HELD_OUT, MODELS, VISION
 
@@ -66,6 +67,8 @@ OTHER_TYPES = (
 _MOST = {"f64": 1 << 36, "tf32x3": 1 << 37, "tf32": 1 << 39}
 _MOST_OTHERS = 1 << 40
 _MOST_OF_MODELS = 1 << 39
+KINDS = "kinds"
+"""The group of products near layers of which kernels of each kind were measured as they run."""
 _NEARBY = 1.5
 _LEAST_BYTES = 16
 
@@ -136,6 +139,22 @@ def near_design(seed: int = 0, rows: tuple[int, int] = (1, 1024)) -> Iterator[Pr
         )
         new = product not in seen and (n, k) not in held_out
         if new and product.multiply_adds <= _MOST_OF_MODELS:
+            seen.add(product)
+            yield product
+
+
+def held_out_design(seed: int = 0, rows: tuple[int, int] = (1, 1024)) -> Iterator[Product]:
+    """Yield layers of the models that nothing is fitted to, for the errors alone, none twice.
+
+    Their group is the one that is held out of every fit.
+    """
+    rng = random.Random(seed)  # noqa: S311
+    extents = sorted({nk for layers in HELD_OUT.values() for nk in layers.values()})
+    seen: set[Product] = set()
+    while True:
+        shape = (_log_uniform(rng, *rows), *rng.choice(extents))
+        product = Product(shape, "bf16", "bf16", rng.choice(("NN", "NT")), NEVER_FITTED)
+        if product not in seen and product.multiply_adds <= _MOST_OF_MODELS:
             seen.add(product)
             yield product
 

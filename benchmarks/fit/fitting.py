@@ -22,6 +22,8 @@ COLD = ", cold"
 """What the group of a product ends with where its operands were cold."""
 HELD_OUT = 4
 """One product of so many is held out of the fit, and the errors are those of these products."""
+NEVER_FITTED = "held out"
+"""The group of products that are all held out: layers of models that nothing is fitted to."""
 RANGE = 1.2
 """How far a refit may move the logarithm of a constant, unless a narrower range is given."""
 _WEIGHT_OF_MEAN = 0.4
@@ -88,7 +90,7 @@ class Errors:
 def is_held_out(product: Product) -> bool:
     """Whether a product is kept for the errors; the same ones always are, warm and cold."""
     warm = product.with_group(product.group.removesuffix(COLD))
-    return zlib.crc32(str(warm).encode()) % HELD_OUT == 0
+    return warm.group == NEVER_FITTED or zlib.crc32(str(warm).encode()) % HELD_OUT == 0
 
 
 def split(rows: Iterable[Row]) -> tuple[list[Row], list[Row]]:

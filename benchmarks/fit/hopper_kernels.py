@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import subprocess
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from typing import Any
@@ -28,6 +29,7 @@ H200 = HopperArch(part="NVIDIA H200")
 ORDER_OF = {"NT": "(n, k)", "NN": "(k, n)"}
 """How W is stored, by the layout of a product that is measured cold."""
 ARENAS: dict[Any, Arena] = {}
+_OF_KIND = 2  # kernels of each way to share k and operands
 
 
 class HopperKernels:
@@ -41,15 +43,23 @@ class HopperKernels:
         Measure with cold operands too.
     by_sm : bool
         Measure only kernels that give each SM the tile of its number; otherwise none does.
+    kinds : bool
+        Measure the best two kernels of each way to share k and operands too, and no kernel
+        otherwise than it would run: without `by_sm`, none that would be by SM.
     """
 
     unit = "us"
 
     def __init__(
-        self, arch: HopperArch | None = None, *, cold: bool = False, by_sm: bool = False
+        self,
+        arch: HopperArch | None = None,
+        *,
+        cold: bool = False,
+        by_sm: bool = False,
+        kinds: bool = False,
     ) -> None:
         self.arch = _arch_at_hand() if arch is None else arch
-        self.cold, self.by_sm = cold, by_sm
+        self.cold, self.by_sm, self.kinds = cold, by_sm, kinds
 
     def machine(self) -> dict[str, Any]:
         """Return what the times depend on."""
@@ -75,11 +85,15 @@ class HopperKernels:
         """Return configurations: those that the cost model ranks first, and random others."""
         layout = layout_of(product)
         ranked = select(layout.problem, self.arch).candidates
-        if self.by_sm:
-            arch = self.arch
-            ranked = tuple(each for each in ranked if choose(layout, arch, each.config).by_sm)
-        chosen = draw(ranked, first, others, str(product))
-        return [asdict(candidate.config) for candidate in chosen]
+        if self.by_sm or self.kinds:
+            arch, by_sm = self.arch, self.by_sm
+            ranked = tuple(
+                each for each in ranked if choose(layout, arch, each.config).by_sm == by_sm
+            )
+        chosen = [each.config for each in draw(ranked, first, others, str(product))]
+        if self.kinds:
+            chosen += _best_of_kinds([each.config for each in ranked])
+        return [asdict(config) for config in dict.fromkeys(chosen)]
 
     def compile(self, product: Product, config: Config) -> None:
         """Compile the kernel into the cache."""
@@ -128,6 +142,19 @@ class HopperKernels:
 
     def _choice(self, layout: Layout, config: Config) -> HopperChoice:
         return replace(choose(layout, self.arch, HopperConfig(**config)), by_sm=self.by_sm)
+
+
+def _best_of_kinds(ranked: Sequence[HopperConfig]) -> list[HopperConfig]:
+    """Return the first two kernels of each way to share k and operands."""
+    counts: Counter[tuple[bool, ...]] = Counter()
+    found = []
+    for config in ranked:
+        shares_operands = config.cluster_m * config.cluster_n > 1
+        kind = config.split_k > 1, config.stream_k > 0, config.cluster_k > 1, shares_operands
+        counts[kind] += 1
+        if counts[kind] <= _OF_KIND:
+            found.append(config)
+    return found
 
 
 def _arch_at_hand() -> HopperArch:

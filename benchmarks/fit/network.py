@@ -7,6 +7,8 @@ predicted to be. Kernels that are far from the fastest count little. L-BFGS mini
 
 Several networks are trained from different random weights, and their mean is used: where they are
 sure they agree, and their chance errors cancel.
+
+Products whose kernels were all measured as the selector would run them count three times.
 """
 
 from __future__ import annotations
@@ -20,8 +22,10 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from benchmarks.fit import fitting
+from benchmarks.fit.design import KINDS
 from benchmarks.fit.fitting import COLD, Row
 from benchmarks.fit.hopper import Columns, Subject, columns_of_subjects
+from benchmarks.fit.samples import Product
 from cupygemm._backends.hopper.correction import FEATURES, Network, features
 from cupygemm._backends.hopper.cost import costs, pieces
 from cupygemm._backends.hopper.cost_constants import KernelConstants
@@ -34,6 +38,8 @@ _PRIOR = 3e-4  # of each squared weight
 _OF_DEVIATIONS, _OF_MEANS, _OF_REGRET = 8.0, 0.4, 6.0
 _SHARPNESS = 0.03  # predicted logarithms this far apart are told from each other
 _LEAST_WEIGHT, _SLOW = 0.05, 4.0  # of a kernel, by how far its logarithm is above the fastest's
+_AS_THEY_RUN = (KINDS, "shared")  # groups whose kernels are by SM where the selector's would be
+_COUNT_OF_THESE = 3.0  # how often a product of them counts; any other counts once
 Array = NDArray[Any]
 
 
@@ -48,12 +54,15 @@ class Table:
         Logarithms of cycles.
     product : numpy.ndarray
         The number of the kernel's product; a product's warm and cold times count as two.
+    counts : numpy.ndarray
+        How often each product counts.
     """
 
     features: Array
     modelled: Array
     measured: Array
     product: Array
+    counts: Array
 
 
 def table_of(rows: Sequence[Row], constants: KernelConstants) -> Table:
@@ -63,10 +72,14 @@ def table_of(rows: Sequence[Row], constants: KernelConstants) -> Table:
     found, modelled = np.empty((len(rows), len(FEATURES))), np.empty(len(rows))
     for part in columns_of_subjects(subjects):
         found[part.places], modelled[part.places] = _of_part(part, constants)
-    numbers: dict[Any, int] = {}
+    numbers: dict[Product, int] = {}
     product = [numbers.setdefault(row.product, len(numbers)) for row in rows]
+    counts = [
+        _COUNT_OF_THESE if each.group.removesuffix(COLD) in _AS_THEY_RUN else 1.0
+        for each in numbers
+    ]
     measured = np.log([row.measured for row in rows])
-    return Table(found, modelled, measured, np.array(product))
+    return Table(found, modelled, measured, np.array(product), np.array(counts))
 
 
 def _of_part(part: Columns, constants: KernelConstants) -> tuple[Array, Array]:
@@ -128,9 +141,8 @@ class _Loss:
 
     def __init__(self, table: Table, inputs: Array) -> None:
         self.inputs, self.modelled, self.measured = inputs, table.modelled, table.measured
-        self.product = table.product
-        self.count = int(table.product.max()) + 1
-        least = np.full(self.count, np.inf)
+        self.product, self.counts = table.product, table.counts
+        least = np.full(len(self.counts), np.inf)
         np.minimum.at(least, self.product, self.measured)
         self.gap = self.measured - least[self.product]
         self.weight = np.maximum(_LEAST_WEIGHT, np.exp(-_SLOW * self.gap))
@@ -140,21 +152,23 @@ class _Loss:
         hidden, hidden_bias, out, bias = _unpacked(weights, self.inputs.shape[1])
         activity = np.tanh(self.inputs @ hidden + hidden_bias)
         predicted = self.modelled + activity @ out + bias
-        product, weight, count = self.product, self.weight, self.count
+        product, weight, counts = self.product, self.weight, self.counts
+        of_kernel = counts[product]
         errors = predicted - self.measured
         means = np.bincount(product, weight * errors) / self.of_product
         deviations = errors - means[product]
-        loss = _OF_DEVIATIONS * (weight * deviations**2).sum() + _OF_MEANS * (means**2).sum()
+        loss = _OF_DEVIATIONS * (of_kernel * weight * deviations**2).sum()
+        loss += _OF_MEANS * (counts * means**2).sum()
         slope = 2 * _OF_DEVIATIONS * weight * deviations
         slope += 2 * _OF_MEANS * means[product] * weight / self.of_product[product]
-        least = np.full(count, np.inf)
+        least = np.full(len(counts), np.inf)
         np.minimum.at(least, product, predicted)
         chances = np.exp((least[product] - predicted) / _SHARPNESS)
         chances /= np.bincount(product, chances)[product]
         regret = np.bincount(product, chances * self.gap)
-        loss += _OF_REGRET * regret.sum()
+        loss += _OF_REGRET * (counts * regret).sum()
         slope -= _OF_REGRET * chances / _SHARPNESS * (self.gap - regret[product])
-        slope /= count
+        slope *= of_kernel / counts.sum()
         before = (slope[:, None] * out) * (1 - activity**2)
         gradient = np.concatenate(
             [
@@ -165,7 +179,7 @@ class _Loss:
             ]
         )
         prior = _PRIOR * (weights**2).sum()
-        return float(loss / count + prior), gradient + 2 * _PRIOR * weights
+        return float(loss / counts.sum() + prior), gradient + 2 * _PRIOR * weights
 
 
 def regrets(

@@ -294,7 +294,8 @@ def test_a_network_can_be_trained_after_a_feature_was_added(monkeypatch, capsys)
 def test_the_loss_of_the_network_has_the_gradient_that_it_says():
     rng = np.random.default_rng(0)
     product = np.repeat(np.arange(5), 4)
-    table = network.Table(rng.normal(size=(20, 35)), *rng.normal(size=(2, 20)) / 5, product)
+    counts = np.array([1.0, 3.0, 1.0, 3.0, 1.0])
+    table = network.Table(rng.normal(size=(20, 35)), *rng.normal(size=(2, 20)) / 5, product, counts)
     loss = network._Loss(table, table.features)
     weights = rng.normal(size=35 * network.HIDDEN + 2 * network.HIDDEN + 1) / 10
     value, gradient = loss(weights)
@@ -302,6 +303,28 @@ def test_the_loss_of_the_network_has_the_gradient_that_it_says():
         moved = weights.copy()
         moved[place] += 1e-6
         assert (loss(moved)[0] - value) / 1e-6 == pytest.approx(gradient[place], rel=1e-3, abs=1e-5)
+
+
+def test_a_product_that_counts_three_times_is_as_three_products():
+    rng = np.random.default_rng(1)
+    product = np.repeat(np.arange(3), 4)
+    found, (modelled, measured) = rng.normal(size=(12, 35)), rng.normal(size=(2, 12)) / 5
+    table = network.Table(found, modelled, measured, product, np.array([1.0, 3.0, 1.0]))
+    again = np.concatenate([np.arange(12), np.arange(4, 8), np.arange(4, 8)])
+    thrice = network.Table(
+        found[again],
+        modelled[again],
+        measured[again],
+        np.concatenate([product, np.repeat((3, 4), 4)]),
+        np.ones(5),
+    )
+    weights = rng.normal(size=35 * network.HIDDEN + 2 * network.HIDDEN + 1) / 10
+    for one, other in zip(
+        network._Loss(table, table.features)(weights),
+        network._Loss(thrice, thrice.features)(weights),
+        strict=True,
+    ):
+        np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12)
 
 
 def test_samples_are_of_a_gpu_with_its_bandwidth(tmp_path):

@@ -7,7 +7,15 @@ from collections import Counter
 import pytest
 
 from benchmarks.fit import __main__ as command
-from benchmarks.fit.design import LAYOUTS, OTHER_TYPES, ROUND, design, near_design
+from benchmarks.fit import fitting
+from benchmarks.fit.design import (
+    LAYOUTS,
+    OTHER_TYPES,
+    ROUND,
+    design,
+    held_out_design,
+    near_design,
+)
 from benchmarks.fit.hopper_kernels import H200, HopperKernels
 from benchmarks.fit.samples import Product, Sample, SampleFile, Timing, compact
 from benchmarks.fit.sweep import compiled, sweep
@@ -65,6 +73,36 @@ def test_products_near_layers_have_the_rows_that_were_asked_for_and_no_held_out_
     assert not held_out & {product.shape[1:] for product in drawn}
     kernels = HopperKernels(H200)
     assert all(kernels.candidates(product, 4, 2) for product in drawn[:20])
+
+
+def test_layers_that_no_fit_sees_are_all_held_out():
+    drawn = list(itertools.islice(held_out_design(3, (65, 256)), 100))
+    assert len(set(drawn)) == len(drawn)
+    assert {65 <= product.shape[0] <= 256 for product in drawn} == {True}
+    held_out = {nk for layers in HELD_OUT.values() for nk in layers.values()}
+    assert {product.shape[1:] for product in drawn} <= held_out
+    for product in drawn:
+        assert fitting.is_held_out(product)
+        assert fitting.is_held_out(product.with_group(product.group + fitting.COLD))
+
+
+def test_kernels_of_each_kind_are_measured_as_they_run():
+    product = Product((100, 3072, 8192), "bf16", "bf16", "NT", "kinds")
+    placed = HopperKernels(H200, by_sm=True, kinds=True).candidates(product, 2, 0)
+    others = HopperKernels(H200, kinds=True).candidates(product, 2, 0)
+    assert placed
+    for config in placed:
+        assert config not in others
+        assert config["cluster_m"] * config["cluster_n"] * config["cluster_k"] == 1
+    for shares in (
+        lambda config: config["split_k"] > 1,
+        lambda config: config["stream_k"] > 0,
+        lambda config: config["cluster_k"] > 1,
+        lambda config: config["cluster_m"] * config["cluster_n"] > 1,
+    ):
+        assert sum(map(shares, others)) >= 2
+    plain = HopperKernels(H200).candidates(product, 2, 0)
+    assert len(others) > len(plain) == 2
 
 
 def test_products_of_the_design_have_kernels():
