@@ -61,7 +61,7 @@ class Streams:
     def fork(self) -> None:
         """Let the side stream wait for what the current stream holds."""
         self._is_forked = True
-        event = self._behind(self.current)
+        event = self.behind(self.current)
         self._wait(self.side, event.ptr)
         self._idle.append(event)  # a wait is for what was recorded before it
 
@@ -79,7 +79,7 @@ class Streams:
 
     def mark(self) -> Any:
         """Return an event after the work in the side stream, which is to be joined once."""
-        return self._behind(self.side)
+        return self.behind(self.side)
 
     def join(self, mark: Any) -> None:
         """Let the current stream wait for a mark."""
@@ -91,8 +91,8 @@ class Streams:
         if self._is_forked:
             self.join(self.mark())
 
-    def _behind(self, stream: int) -> Any:
-        """Return an event after the work in a stream."""
+    def behind(self, stream: int) -> Any:
+        """Return an event after the work in a stream, which is to be joined once."""
         event = self._idle.pop() if self._idle else _event()
         self._record(event.ptr, stream)
         return event
@@ -124,6 +124,17 @@ def forked() -> Iterator[Streams]:
         yield streams
     finally:
         streams.end()
+
+
+def reached() -> Any:
+    """Return an event after the work in the current stream, for one call of `wait_for`."""
+    streams = Streams()
+    return streams.behind(streams.current)
+
+
+def wait_for(event: Any) -> None:
+    """Let the current stream wait for an event of `reached`."""
+    Streams().join(event)
 
 
 @contextmanager

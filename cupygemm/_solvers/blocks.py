@@ -39,6 +39,9 @@ class Limits:
     outer : int
         The most columns of an outer panel; a multiple of `width`, and at most 256, which is the
         number of pivots that the kernel that swaps rows takes.
+    part : int
+        The most columns of the last part of an LU panel, after which only this part needs to be
+        applied to the next panel's columns.
     half : int
         The most columns of half a panel of a QR factorisation.
     wide : int
@@ -66,6 +69,9 @@ class Limits:
         is factored beside them.
     after : int
         The fewest columns of an update that wait for the end of such a panel.
+    early : int
+        The same as `beside_lu`, if products are so short that some time is left to apply the
+        panel's first parts to the next panel's columns.
     ahead_of_qr : int
         The same for a QR factorisation, whose launches take more time.
     formed_beside : int
@@ -108,6 +114,7 @@ class Limits:
     alone: int = 2
     team: int = 64
     outer: int = 256
+    part: int = 128
     half: int = 128
     wide: int = 4096
     tail: int = 2560
@@ -120,6 +127,7 @@ class Limits:
     ahead: int = 2048
     beside_lu: int = 200_000_000
     after: int = 1024
+    early: int = 60_000_000
     ahead_of_qr: int = 1024
     formed_beside: int = 4096
     beside_qr: int = 160_000_000

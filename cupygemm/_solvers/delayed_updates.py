@@ -5,8 +5,12 @@ group update the columns of their group one by one. The columns behind it are up
 group, in as many pieces as the next group has panels, each beside the factorisation of a panel::
 
     side stream     | factor panel 3     | factor panel 4     | factor panel 5     | ...
-    current stream  | 0-2: update 4, 5   | 3: update 5        | (nothing here)     | ...
+    current stream  | 0-2: solve 4 to 11 | 3: solve 5         |                    | ...
+                    | 0-2: update 4, 5   | 3: update 5        | (nothing here)     | ...
                     | 0-2: update 6, 7   | 0-2: update 8, 9   | 0-2: update 10, 11 | ...
+
+An update is the solution for the panels' rows of U and a product. All rows of U are solved for at
+once, since a triangular system with few columns takes nearly as long as one with many.
 
 Products beside a panel leave compute units to it, which are idle if the panel ends first. So the
 last columns of an update that takes longer than the panel wait for its end, and then have all.
@@ -37,6 +41,18 @@ class Update(NamedTuple):
     panels: range
     columns: range
 
+    def operations(self, rows: int) -> int:
+        """Return the multiplications and additions of the product, in a matrix of some rows."""
+        return self.operations_of_column(rows) * len(self.columns)
+
+    def operations_of_column(self, rows: int) -> int:
+        """Return those of a column."""
+        return 2 * len(self.panels) * (rows - self.panels.start)
+
+    def up_to(self, end: int) -> Update:
+        """Return the update of the columns up to another one."""
+        return Update(self.panels, range(self.columns.start, end))
+
 
 @dataclass(frozen=True)
 class Step:
@@ -50,13 +66,17 @@ class Step:
         Those of the next panel.
     first : Update
         What the next panel needs.
+    solved : Update
+        The rows of U, and their columns, that can be solved for beside the factorisation of the
+        next panel.
     updates : tuple of Update
-        What can be done beside the factorisation of the next panel.
+        The products that can be computed beside it, by what has been solved for.
     """
 
     panel: range
     following: range | None
     first: Update
+    solved: Update
     updates: tuple[Update, ...]
 
 
@@ -80,15 +100,16 @@ def steps(panels: Sequence[range], n: int, most: int) -> Iterator[Step]:
         for panel, following in pairwise(group):
             within = Update(panel, range(following.stop, whole.stop))
             piece = [delayed.pop(0)] if delayed else []
-            yield Step(panel, following, Update(panel, following), (within, *piece))
+            yield Step(panel, following, Update(panel, following), within, (within, *piece))
         if after is None:
-            empty = Update(whole, range(whole.stop, whole.stop))
-            yield Step(group[-1], None, empty, (Update(whole, range(whole.stop, n)),))
+            empty, rest = (Update(whole, range(whole.stop, end)) for end in (whole.stop, n))
+            yield Step(group[-1], None, empty, rest, (rest,))
             return
         following, end = after[0], after[-1].stop
         now, *delayed = (Update(whole, piece) for piece in _pieces(range(end, n), len(after)))
-        updates = (Update(whole, range(following.stop, end)), now)
-        yield Step(group[-1], following, Update(whole, following), joined(*updates))
+        updates = joined(Update(whole, range(following.stop, end)), now)
+        solved = Update(whole, range(following.stop, n))
+        yield Step(group[-1], following, Update(whole, following), solved, updates)
 
 
 def joined(first: Update, *others: Update) -> tuple[Update, ...]:
@@ -121,8 +142,9 @@ def divided(
         The fewest columns of an update that wait.
     """
     beside, after = [], []
-    for panels, columns in updates:
-        each = 2 * len(panels) * (rows - panels.start)
+    for update in updates:
+        panels, columns = update
+        each = update.operations_of_column(rows)
         count = operations // each
         count = len(columns) if len(columns) - count < least else count // _TILE * _TILE
         operations = max(operations - count * each, 0)

@@ -7,6 +7,9 @@ wait for what the block before does to the other columns, which is computed besi
     current stream              | 0: swap, solve, update 2 | 1: swap, solve, update 3 | ...
                                   and the blocks behind      and the blocks behind
 
+A panel may have two parts, of which others read the first while the second is factored. The blocks
+of the second then leave the first alone, whose rows the caller swaps later.
+
 A block takes the GPU some 40 microseconds. So that the host takes less, the launches of a panel are
 prepared once for matrices of one shape, and an addition puts in the addresses (launch_rows.py).
 """
@@ -23,7 +26,7 @@ from cupygemm._backends.kernel_kind import Call
 from cupygemm._backends.launch_rows import LaunchRows, region
 from cupygemm._request.arrays import Array
 from cupygemm._solvers import blocks
-from cupygemm._solvers.ahead import forked, in_order
+from cupygemm._solvers.ahead import forked, in_order, reached
 from cupygemm._solvers.blocks import Blocks, Limits, current_limits, lu_panel_blocks
 from cupygemm._solvers.kernels import LU_PANEL, load
 from cupygemm._solvers.matrices import Layout, Matrices
@@ -40,8 +43,14 @@ _ALIGNMENT = 256
 
 
 def factor_panel(
-    a: Matrices, pivots: Array, info: Array, panel: range, *, columns: range | None = None
-) -> None:
+    a: Matrices,
+    pivots: Array,
+    info: Array,
+    panel: range,
+    *,
+    columns: range | None = None,
+    second: int | None = None,
+) -> Any:
     """Factor a panel.
 
     Parameters
@@ -54,6 +63,14 @@ def factor_panel(
     columns : range, optional
         The columns that change: those of the panel, if nothing else is said. The rows of the others
         are swapped, and those behind the panel are solved with and updated, too.
+    second : int, optional
+        The first column of the panel's second part. Its blocks do not swap rows of columns before
+        it.
+
+    Returns
+    -------
+    cupy.cuda.Event or None
+        What comes after the factorisation of the first part (`ahead.reached`), if there are two.
     """
     from cupy.cuda import alloc
 
@@ -64,6 +81,7 @@ def factor_panel(
         pivots.shape[1],
         panel,
         panel if columns is None else columns,
+        second,
         current_device(),
         blocks.LIMITS,
     )
@@ -71,9 +89,10 @@ def factor_panel(
     if prepared.zeroed_bytes:
         workspace.memset_async(0, prepared.zeroed_bytes)
     launches = prepared.launches.at(start - beyond, pivots.data.ptr, info.data.ptr, workspace.ptr)
+    after_first: Any = None
     with forked() if len(prepared.steps) > 2 and a.batches == 1 else in_order() as streams:
         mark: Any = None
-        for factor, others in prepared.steps:
+        for factor, others, ends_first in prepared.steps:
             mark_of_last = mark
             if factor is not None:
                 streams.fork()
@@ -83,13 +102,20 @@ def factor_panel(
                 streams.join(mark_of_last)
             for other in others:
                 launches.enqueue(other, streams.current)
+            if ends_first and second is not None:
+                after_first = reached()
+    return after_first
 
 
 class _Step(NamedTuple):
-    """The launch that factors a block, and those that apply the block before; numbers of rows."""
+    """The launch that factors a block, and those that apply the block before; numbers of rows.
+
+    The block before may be the last of the panel's first part.
+    """
 
     factor: int | None
     others: Sequence[int]
+    ends_first: bool
 
 
 class _Prepared(NamedTuple):
@@ -103,10 +129,17 @@ class _Prepared(NamedTuple):
 
 @functools.lru_cache(maxsize=512)
 def _prepared(
-    a: Layout, k: int, panel: range, changed: range, index: int, limits: Limits
+    a: Layout,
+    k: int,
+    panel: range,
+    changed: range,
+    second: int | None,
+    index: int,
+    limits: Limits,
 ) -> _Prepared:
     """Return the launches of a panel of matrices with `k` pivots, for the current device."""
-    blocks = _blocks(a, panel)
+    second = panel.stop if second is None else second
+    blocks = _blocks(a, panel, second)
     workspace = _workspace(a, blocks)
     calls: list[Call] = []
     steps: list[_Step] = []
@@ -116,8 +149,10 @@ def _prepared(
             calls.append(_factor(a, k, own, before, workspace))
         first = len(calls)
         if before is not None:
-            calls += _apply(a, before, own, changed, workspace)
-        steps.append(_Step(factor, range(first, len(calls))))
+            start = changed.start if before.columns.start < second else second
+            calls += _apply(a, before, own, range(start, changed.stop), workspace)
+        ends_first = own is not None and own.columns.start == second
+        steps.append(_Step(factor, range(first, len(calls)), ends_first))
     return _Prepared(LaunchRows(calls), steps, workspace.zeroed_bytes, workspace.num_bytes)
 
 
@@ -135,13 +170,15 @@ class _Block(NamedTuple):
         return self.teams * self.shape.team
 
 
-def _blocks(a: Layout, panel: range) -> list[_Block]:
+def _blocks(a: Layout, panel: range, second: int) -> list[_Block]:
+    """Return the blocks of a panel, none of which crosses the start of the second part."""
     _, units = current_limits()
     found: list[_Block] = []
     first = panel.start
     while first < panel.stop:
         shape = lu_panel_blocks(a, a.m - first)
-        columns = range(first, min(first + shape.width, panel.stop))
+        end = second if first < second else panel.stop
+        columns = range(first, min(first + shape.width, end))
         found.append(_Block(len(found), columns, shape, num_teams(shape, units, a.batches)))
         first = columns.stop
     return found

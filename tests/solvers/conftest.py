@@ -23,6 +23,7 @@ def small_blocks(monkeypatch):
             alone=1,
             team=8,
             outer=16,
+            part=8,
             half=8,
             wide=46,
             tail=13,

@@ -30,12 +30,17 @@ def panels_of(widths):
 )
 def test_each_panel_updates_each_column_once_and_in_order(widths, n, most):
     panels = panels_of(widths)
-    factored, applied = panels[0].stop, np.zeros(n, int)
+    factored, applied, solved = panels[0].stop, np.zeros(n, int), np.zeros(n, int)
     for step in steps(panels, n, most):
         assert step.panel.stop == factored
+        for solution in (step.first, step.solved):
+            columns = slice(solution.columns.start, solution.columns.stop)
+            assert (solved[columns] == solution.panels.start).all()
+            solved[columns] = solution.panels.stop
         for update in (step.first, *step.updates):
             columns = slice(update.columns.start, update.columns.stop)
             assert (applied[columns] == update.panels.start).all()
+            assert (solved[columns] >= update.panels.stop).all()
             assert update.panels.stop <= factored
             applied[columns] = update.panels.stop
         if step.following is not None:
@@ -43,6 +48,7 @@ def test_each_panel_updates_each_column_once_and_in_order(widths, n, most):
             factored = step.following.stop
     assert factored == sum(widths)
     assert (applied[factored:] == factored).all()
+    assert (solved[factored:] == factored).all()
     several = [step for step in steps(panels, n, most) if len(step.first.panels) > widths[0]]
     assert bool(several) == (most > 1 and len(panels) > most)
 

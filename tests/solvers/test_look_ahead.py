@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from cupygemm import linalg
-from cupygemm._solvers import ahead, cholesky, lu, lu_blocks, qr
+from cupygemm import emulator, linalg
+from cupygemm._solvers import ahead, blocks, cholesky, lu, lu_blocks, qr
+from cupygemm._solvers.matrices import copied
 from tests.solvers.test_systems import definite
 
 N = 45
@@ -55,8 +57,6 @@ def test_a_wide_panel_reads_no_column_beside_it(cp, device, draw, small_blocks, 
     """The product between its two outer panels has fewer columns than a tile."""
     if not device.emulated:
         pytest.skip("only the emulated device tells which memory a kernel reads")
-    from cupygemm import emulator
-
     a = draw((90, 90), dtype)
     on_device = cp.asarray(a)
     cp.cuda.Device().synchronize()
@@ -68,6 +68,35 @@ def test_a_wide_panel_reads_no_column_beside_it(cp, device, draw, small_blocks, 
     lower, upper = np.tril(found, -1) + np.eye(90), np.triu(found)
     np.testing.assert_allclose(lower @ upper, a, rtol=0, atol=2e4 * np.finfo(dtype).eps)
     np.testing.assert_allclose(q @ r, on_device.get(), rtol=0, atol=2e4 * np.finfo(dtype).eps)
+
+
+@pytest.mark.parametrize(
+    ("shape", "columns"), [((90, 90), None), ((90, 90), 80), ((97, 71), None)], ids=str
+)
+def test_first_parts_of_a_panel_are_applied_beside_its_last(
+    cp, device, draw, small_blocks, monkeypatch, shape, columns
+):
+    """Of wide panels and of others, which read nothing that the panel still changes."""
+    limits = replace(blocks.LIMITS, beside_lu=100_000, early=100_000)
+    monkeypatch.setattr(blocks, "LIMITS", limits)
+    monkeypatch.setattr(lu, "_pays_early", lambda a: True)
+    early, found = lu._early, []
+    monkeypatch.setattr(lu, "_early", lambda *args: found.append(early(*args)) or found[-1])
+    a = draw(shape, "d")
+    system = copied(cp.asarray(a), np.dtype("d"))
+    cp.cuda.Device().synchronize()
+    with emulator.checks(stream_races="error") if device.emulated else nullcontext():
+        factors = lu.factor(system, columns)
+        got, pivots = system.view[0].get(), factors.pivots[0].get()
+    assert {len(parts) for parts in found} == ({0, 2} if shape[1] == 90 else {0, 1})
+    k = len(pivots)
+    for i, pivot in enumerate(pivots):
+        a[[i, pivot]] = a[[pivot, i]]
+    lower, upper = np.tril(got[:, :k], -1) + np.eye(shape[0], k), np.triu(got[:k, :k])
+    np.testing.assert_allclose(lower @ upper, a[:, :k], rtol=0, atol=1e-12)
+    if columns is not None:
+        behind = np.linalg.solve(lower[:k], a[:k, k:])
+        np.testing.assert_allclose(got[:k, k:], behind, rtol=0, atol=1e-11)
 
 
 @pytest.mark.covering
