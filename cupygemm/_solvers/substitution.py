@@ -146,7 +146,7 @@ def _solve_few(system: _System) -> None:
     t_place, b_place, *strides = system.places()
     for first in range(0, columns, _COLUMNS_OF_LAUNCH):
         count = min(columns - first, _COLUMNS_OF_LAUNCH)
-        flags = cupy.zeros(b.batches * num_blocks, "uint32") if groups > 1 else None
+        messages = cupy.zeros((b.batches, count, n), b.dtype) if groups > 1 else None
         launch = load(
             TRIANGULAR_VECTOR,
             b.dtype,
@@ -162,7 +162,7 @@ def _solve_few(system: _System) -> None:
             t_place,
             b_place + first * b.dtype.itemsize,
             *strides,
-            0 if flags is None else flags.data.ptr,
+            0 if messages is None else messages.data.ptr,
             n,
             count,
             leaf,

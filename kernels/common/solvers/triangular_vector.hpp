@@ -2,14 +2,19 @@
 //
 // The rows are blocks of `leaf`, which the workgroups of a matrix take in turn. For each block, a
 // workgroup subtracts what the solved blocks contribute, in their order, as soon as each is there,
-// and substitutes within the diagonal block:
+// and solves with the diagonal block:
 //
-//   workgroup 0   | solve block 0 | flag |                                    | block G ...
-//   workgroup 1   | load L        | wait | subtract | solve block 1 | flag |
-//   workgroup 2   | load L        | wait | subtract | load L        | wait | subtract | solve ...
+//   workgroup 0   | invert | solve block 0 |                                     | block G ...
+//   workgroup 1   | invert, load L         | wait | subtract | solve block 1 |
+//   workgroup 2   | invert, load L         | wait | subtract | load L        | wait | subtract ...
 //
-// The flags must be zero before the launch, and all workgroups of a matrix resident together.
-// Strides are those of triangular_solve.hpp.
+// The next block waits for each, so the diagonal blocks are inverted before: then a block needs two
+// products instead of a chain of all its rows. This is as accurate as substitution where |T^-1| |T|
+// is small for the block T. Elsewhere its rows are substituted, and also where few workgroups would
+// have to invert many blocks.
+//
+// Who waits for a number sees that it is not zero. The messages must be zero before the launch, and
+// all workgroups of a matrix resident together. Strides are those of triangular_solve.hpp.
 #include "config.hpp"
 
 namespace cupygemm {
@@ -18,7 +23,7 @@ struct VectorArgs {
     u64 l, b;                      // element (0, 0) of the first matrix
     i64 l_row, l_column, l_stride; // elements between rows, columns and matrices
     i64 b_row, b_column, b_stride;
-    u64 flags;      // u32 for each block of each matrix
+    u64 messages;   // what is solved: words of each row, column and matrix; 0 for one workgroup
     i32 n, columns; // of L, and of B
     i32 leaf;       // rows of a block
     i32 groups;     // of a matrix
@@ -27,10 +32,14 @@ static_assert(sizeof(VectorArgs) == 88, "VectorArgs must match the dtype that th
 
 using S = Config::Scalar;
 constexpr u32 threads = Config::threads, block = Config::block, most = Config::columns;
-constexpr u32 parts = threads / block, each = block / parts; // a thread's columns of a block
+constexpr u32 parts = threads / block, each = block / parts;      // a thread's columns of a block
+constexpr u32 own_count = (most * block + threads - 1) / threads; // the elements of B of a thread
+constexpr u32 least_groups = 8;                                   // that invert blocks
+constexpr float most_condition = 1000; // the largest element of | T^-1 | | T | e, with e of ones
 
 struct Shared {
     S diagonal[block][block + 1]; // (row, column)
+    S received[2][most][block];   // of blocks in turn; rows of the inverse before that
     S solved[most][block];
     S sums[most][parts][block];
 };
@@ -38,11 +47,103 @@ struct Shared {
 // The place of a thread: neighbours read neighbouring elements.
 struct Place {
     u32 row, part;
+
+    CUPYGEMM_INLINE u32 column(u32 j) const {
+        return Config::rows_adjacent ? part * each + j : j * parts + part;
+    }
 };
 CUPYGEMM_INLINE Place place_of(u32 thread) {
     if constexpr (Config::rows_adjacent)
         return {thread % block, thread / block};
     return {thread / parts, thread % parts};
+}
+
+// The words of a number as a message, of which none is zero: zeros are negative.
+CUPYGEMM_INLINE void send(Word<S> *to, S x) {
+    Word<S> words[Parts<S>::words];
+    to_words(x, words);
+#pragma unroll
+    for (u32 w = 0; w < static_cast<u32>(Parts<S>::words); ++w)
+        device_store(to + w, words[w] != 0 ? words[w] : Word<S>{1} << (8 * sizeof(Word<S>) - 1));
+}
+CUPYGEMM_INLINE S receive(const Word<S> *from) {
+    Word<S> words[Parts<S>::words];
+#pragma unroll
+    for (u32 w = 0; w < static_cast<u32>(Parts<S>::words); ++w)
+        do
+            words[w] = device_load(from + w);
+        while (words[w] == 0);
+    return from_words<S>(words);
+}
+
+// Call visit(element of the thread, row, column) for what it has of a block of B.
+template <class Visit> CUPYGEMM_INLINE void for_own(u32 thread, const Visit &visit) {
+#pragma unroll
+    for (u32 e = 0; e < own_count; ++e) {
+        const u32 i = (thread + e * threads) % block, c = (thread + e * threads) / block;
+        if (c < most)
+            visit(e, i, c);
+    }
+}
+
+// Invert the diagonal block, row by row: a thread has the elements of its place. Returns whether
+// it is to be multiplied by. Called by every thread, after the block is in shared memory.
+CUPYGEMM_INLINE bool invert(Shared &shared, const Place &at, u32 thread, S (&x)[each]) {
+    using R = Real<S>;
+    R of_row = 0;
+#pragma unroll
+    for (u32 j = 0; j < each; ++j) {
+        x[j] = of_real<S>(at.column(j) == at.row ? 1 : 0);
+        of_row += magnitude(shared.diagonal[at.row][at.column(j)]);
+    }
+    shared.sums[0][at.part][at.row] = of_real<S>(of_row);
+#pragma unroll 1
+    for (u32 k = 0; k < block; ++k) {
+        S(&line)[block] = shared.received[k % 2][0];
+        if (at.row == k) {
+            const S scale = divided(of_real<S>(1), shared.diagonal[k][k]);
+#pragma unroll
+            for (u32 j = 0; j < each; ++j) {
+                x[j] = Config::unit ? x[j] : times(x[j], scale);
+                line[at.column(j)] = x[j];
+            }
+        }
+        workgroup_barrier(); // row k is in shared memory, and the row before has been read
+        if (at.row > k) {
+            const S factor = shared.diagonal[at.row][k];
+#pragma unroll
+            for (u32 j = 0; j < each; ++j)
+                x[j] = minus_product(x[j], factor, line[at.column(j)]);
+        }
+    }
+    R condition = 0;
+#pragma unroll
+    for (u32 j = 0; j < each; ++j) {
+        R of_column = 0;
+#pragma unroll
+        for (u32 p = 0; p < parts; ++p)
+            of_column += magnitude(shared.sums[0][p][at.column(j)]);
+        condition += magnitude(x[j]) * of_column;
+    }
+    workgroup_barrier();                                    // the sums have been read
+    const bool small = condition * parts <= most_condition; // not if it is NaN
+    shared.sums[0][at.part][at.row] = of_real<S>(small ? 0 : 1);
+    workgroup_barrier(); // all have told
+    if (thread < 32) {
+        R large = 0;
+#pragma unroll
+        for (u32 i = thread; i < block; i += 32)
+#pragma unroll
+            for (u32 p = 0; p < parts; ++p)
+                large += magnitude(shared.sums[0][p][i]);
+        shared.solved[0][thread] = of_real<S>(large);
+    }
+    workgroup_barrier(); // 32 threads have told
+    R large = 0;
+#pragma unroll
+    for (u32 i = 0; i < 32; ++i)
+        large += magnitude(shared.solved[0][i]);
+    return large == 0;
 }
 
 // Substitute within the diagonal block. 32 lanes own 32 rows, with all right-hand sides. An element
@@ -91,91 +192,118 @@ cupygemm_triangular_vector(const cupygemm::VectorArgs args) {
     const u32 columns = args.columns, blocks = ceil_div(n, leaf);
     const S *const l = reinterpret_cast<const S *>(args.l) + matrix * args.l_stride;
     S *const b = reinterpret_cast<S *>(args.b) + matrix * args.b_stride;
-    u32 *const flags = reinterpret_cast<u32 *>(args.flags) + matrix * blocks;
-    const auto [row, part] = place_of(thread);
+    Word<S> *const messages = reinterpret_cast<Word<S> *>(args.messages) +
+                              static_cast<i64>(matrix) * n * columns * Parts<S>::words;
+    const auto message = [&](u32 i, u32 c) { return messages + (c * n + i) * Parts<S>::words; };
+    const Place at = place_of(thread);
     const auto element = [&](u32 i, u32 j) {
         const S value = l[static_cast<i64>(i) * args.l_row + static_cast<i64>(j) * args.l_column];
         return Config::conjugate ? conjugated(value) : value;
     };
+    const auto of_b = [&](u32 i, u32 c) -> S & {
+        return b[static_cast<i64>(i) * args.b_row + c * args.b_column];
+    };
 #pragma unroll 1
     for (u32 mine = group_index_x(); mine < blocks; mine += args.groups) {
         const u32 row0 = mine * leaf, rows = minimum(leaf, n - row0);
+        const auto load = [&](u32 other, S(&of_l)[each]) {
+#pragma unroll
+            for (u32 j = 0; j < each; ++j)
+                of_l[j] = at.row < rows && at.column(j) < leaf
+                              ? element(row0 + at.row, other * leaf + at.column(j))
+                              : S{};
+        };
         workgroup_barrier(); // shared memory has been read
 #pragma unroll
         for (u32 j = 0; j < each; ++j) {
-            const u32 column = Config::rows_adjacent ? part * each + j : j * parts + part;
+            const u32 row = at.row, column = at.column(j);
             const bool inside = row < rows && (column < row || (column == row && !Config::unit));
-            shared.diagonal[row][column] =
-                inside ? element(row0 + row, row0 + column) : of_real<S>(row == column ? 1 : 0);
+            shared.diagonal[row][column] = of_real<S>(row == column ? 1 : 0);
+            if (inside)
+                shared.diagonal[row][column] = element(row0 + row, row0 + column);
         }
+        S own[own_count] = {};
+        for_own(thread, [&](u32 e, u32 i, u32 c) {
+            own[e] = i < rows && c < columns ? of_b(row0 + i, c) : S{};
+        });
+        S inverse[each] = {};
+        bool inverted = false;
+        if constexpr (parts > 1)
+            if (static_cast<u32>(args.groups) >= least_groups) {
+                workgroup_barrier(); // the diagonal block is in shared memory
+                inverted = invert(shared, at, thread, inverse);
+                workgroup_barrier(); // shared memory has been read
+            }
         S sums[most] = {};
+        if constexpr (parts > 1) { // else there is one block
+            S of_next[each];
+            if (mine > 0)
+                load(0, of_next);
 #pragma unroll 1
-        for (u32 other = 0; other < mine; ++other) {
-            S of_l[each];
+            for (u32 other = 0; other < mine; ++other) {
+                for_own(thread, [&](u32, u32 i, u32 c) {
+                    S x{};
+                    if (i < leaf && c < columns)
+                        x = args.groups > 1 ? receive(message(other * leaf + i, c))
+                                            : of_b(other * leaf + i, c);
+                    shared.received[other % 2][c][i] = x;
+                });
+                S of_l[each];
 #pragma unroll
-            for (u32 j = 0; j < each; ++j) {
-                const u32 column = Config::rows_adjacent ? part * each + j : j * parts + part;
-                of_l[j] =
-                    row < rows && column < leaf ? element(row0 + row, other * leaf + column) : S{};
-            }
-            if (args.groups > 1)
-                while (device_load(flags + other) == 0) {
-                }
-            device_fence();
-            workgroup_barrier(); // the flag has been seen, and the block before has been read
-            for (u32 at = thread; at < most * block; at += threads) {
-                const u32 i = at % block, c = at / block;
-                if (i < leaf && c < columns) {
-                    S x;
-                    Word<S> words[Parts<S>::words];
-                    const Word<S> *const from = reinterpret_cast<const Word<S> *>(
-                        b + (static_cast<i64>(other) * leaf + i) * args.b_row + c * args.b_column);
+                for (u32 j = 0; j < each; ++j)
+                    of_l[j] = of_next[j];
+                workgroup_barrier(); // the block is in shared memory, the one before has been read
+                if (other + 1 < mine)
+                    load(other + 1, of_next);
+                const auto &received = shared.received[other % 2];
 #pragma unroll
-                    for (u32 w = 0; w < static_cast<u32>(Parts<S>::words); ++w)
-                        words[w] = device_load(from + w);
-                    x = from_words<S>(words);
-                    shared.solved[c][i] = x;
-                } else {
-                    shared.solved[c][i] = S{};
-                }
-            }
-            workgroup_barrier(); // the solved block is in shared memory
+                for (u32 j = 0; j < each; ++j)
 #pragma unroll
-            for (u32 j = 0; j < each; ++j) {
-                const u32 column = Config::rows_adjacent ? part * each + j : j * parts + part;
-#pragma unroll
-                for (u32 c = 0; c < most; ++c)
-                    sums[c] = plus_product(sums[c], of_l[j], shared.solved[c][column]);
+                    for (u32 c = 0; c < most; ++c)
+                        sums[c] = plus_product(sums[c], of_l[j], received[c][at.column(j)]);
             }
         }
+        const auto sum_of = [&](u32 i, u32 c) {
+            S x{};
+#pragma unroll
+            for (u32 p = 0; p < parts; ++p)
+                x = plus(x, shared.sums[c][p][i]);
+            return x;
+        };
 #pragma unroll
         for (u32 c = 0; c < most; ++c)
-            shared.sums[c][part][row] = sums[c];
-        workgroup_barrier(); // the sums are in shared memory, and the last block has been read
-        for (u32 at = thread; at < most * block; at += threads) {
-            const u32 i = at % block, c = at / block;
-            S x{};
-            if (i < rows && c < columns) {
-                x = b[static_cast<i64>(row0 + i) * args.b_row + c * args.b_column];
+            shared.sums[c][at.part][at.row] = sums[c];
+        workgroup_barrier(); // the sums are in shared memory
+        for_own(thread, [&](u32 e, u32 i, u32 c) {
+            shared.solved[c][i] = plus(own[e], negated(sum_of(i, c)));
+        });
+        workgroup_barrier(); // the right-hand sides are in shared memory, and the sums are read
+        const auto finish = [&](u32 i, u32 c, S x) {
+            if (args.groups > 1)
+                send(message(row0 + i, c), x);
+            of_b(row0 + i, c) = x;
+        };
+        if (inverted) {
 #pragma unroll
-                for (u32 p = 0; p < parts; ++p)
-                    x = plus(x, negated(shared.sums[c][p][i]));
+            for (u32 c = 0; c < most; ++c) {
+                S sum{};
+#pragma unroll
+                for (u32 j = 0; j < each; ++j)
+                    sum = plus_product(sum, inverse[j], shared.solved[c][at.column(j)]);
+                shared.sums[c][at.part][at.row] = sum;
             }
-            shared.solved[c][i] = x;
-        }
-        workgroup_barrier(); // the right-hand sides are in shared memory
-        if (thread < 32) {
-            substitute(shared, thread);
-            for (u32 at = thread; at < most * block; at += 32) {
-                const u32 i = at % block, c = at / block;
+            workgroup_barrier(); // the sums are in shared memory
+            for_own(thread, [&](u32, u32 i, u32 c) {
                 if (i < rows && c < columns)
-                    b[static_cast<i64>(row0 + i) * args.b_row + c * args.b_column] =
-                        shared.solved[c][i];
+                    finish(i, c, sum_of(i, c));
+            });
+        } else if (thread < 32) {
+            substitute(shared, thread);
+            for (u32 e = thread; e < most * block; e += 32) {
+                const u32 i = e % block, c = e / block;
+                if (i < rows && c < columns)
+                    finish(i, c, shared.solved[c][i]);
             }
-            device_fence();
-            wave_barrier(); // this block is solved, in memory
-            if (thread == 0 && args.flags != 0)
-                device_store(flags + mine, 1u);
         }
     }
 }
