@@ -7,7 +7,8 @@ is swapped, solved with and updated in three steps::
     after the panel:       swap all other columns | solve for its rows of U | C -= L U
 
 In a large matrix, the columns of the next panel are updated first, and it is factored beside the
-update of the others (ahead.py). In a very large one, two panels are factored as one, so that the
+update of the others (ahead.py); if that ends first, the panel's first parts are then applied to the
+columns of the panel after it. In a very large one, two panels are factored as one, so that the
 update behind them multiplies twice as many columns at once, which takes less time. From 12288
 columns on, updates of columns far behind also wait for several panels (delayed_updates.py). The
 last columns are one panel, whose blocks update all columns behind them.
