@@ -23,7 +23,8 @@ _TEAM = "common/solvers/team.hpp"
 
 _kind = functools.partial(KernelKind, file="common/solvers/{}.hpp")
 LU_PANEL = _kind("lu_panel", "=QqqQqQQQQQQiiiiii")
-QR_PANEL = _kind("qr_panel", "=QqqQqqQqQqqQQiiii")
+QR_PANEL = _kind("qr_panel", "=QqqQqqQqQqqQQQiiii")
+QR_TOP = _kind("qr_top", "=QqQqQqQqQqQ")
 CHOLESKY_PANEL = _kind("cholesky_panel", "=QqqQqQiiii")
 CHOLESKY_FINISH = _kind("cholesky_finish", "=QqqQqii")
 TRIANGULAR_SOLVE = _kind("triangular_solve", "=QQqqqqqqii")
@@ -35,9 +36,9 @@ SMALL_LU = _kind("small_lu", "=QqqQqqQQQQiiii")
 SMALL_INVERSE = _kind("small_inverse", "=QQQii")
 SMALL_CHOLESKY = _kind("small_cholesky", "=QqqQqqQii")
 JACOBI = _kind("jacobi", "=QQqqqqQiiii")
-REFLECT_SUMS = _kind("reflect_sums", "=QqqQqqQqiiii")
-REFLECT_APPLY = _kind("reflect_apply", "=QqqQqqQqqQqiiiiii")
-REFLECTOR = _kind("reflector", "=QqqQqqii")
+REFLECT_SUMS = _kind("reflect_sums", "=QqqQqqQqQiiii")
+REFLECT_APPLY = _kind("reflect_apply", "=QqqQqqQqqQqQiiiiii")
+REFLECTOR = _kind("reflector", "=QqqQqqQQii")
 WINDOWED_TILE = _kind("windowed_tile", "=QqQQqQQii")
 ROW_PRODUCTS = _kind("row_products", "=QQQQQqii")
 ROW_NORMS = _kind("row_norms", "=QQQQQqii")
@@ -47,7 +48,14 @@ KRYLOV_END = _kind("krylov_end", "=QQQqiiii")
 PANEL_UPDATE = _kind("panel_update", "=QQQqqqqqqqiiii")
 
 
-def load(kind: KernelKind, dtype: np.dtype[Any], threads: int, **config: int | bool) -> Launch:
+def load(
+    kind: KernelKind,
+    dtype: np.dtype[Any],
+    threads: int,
+    *,
+    clusters: int | bool = True,
+    **config: int | bool,
+) -> Launch:
     """Return a kernel for an element type, loaded on the current device.
 
     Parameters
@@ -57,28 +65,38 @@ def load(kind: KernelKind, dtype: np.dtype[Any], threads: int, **config: int | b
         The element type.
     threads : int
         The threads of a workgroup.
+    clusters : bool
+        Whether a team is a cluster where the device has such large ones.
     **config
         The constants of the kernel's ``Config``. ``team`` is the number of workgroups that factor
         a panel together, and ``shared_bytes`` the dynamic shared memory of one.
     """
     index = current_device()
-    key = (index, kind.name, dtype.char, threads, *config.values())
+    key = (index, kind.name, dtype.char, threads, clusters, *config.values())
     launch = _loaded.get(key)
     if launch is None:
-        launch = _loaded[key] = _load(index, kind, dtype.char, threads, config)
+        launch = _loaded[key] = _load(
+            index, kind, dtype.char, threads, config, clusters=bool(clusters)
+        )
     return launch
 
 
 _loaded: dict[tuple[Any, ...], Launch] = {}
-"""By device, name, type, threads and the values of the configuration, in one order for a kernel."""
+"""By device, name, type, threads, clusters and the configuration, in one order for a kernel."""
 
 
 def _load(
-    index: int, kind: KernelKind, char: str, threads: int, config: Mapping[str, int | bool]
+    index: int,
+    kind: KernelKind,
+    char: str,
+    threads: int,
+    config: Mapping[str, int | bool],
+    *,
+    clusters: bool,
 ) -> Launch:
     backend = device(index).kernels
     constants = dict(sorted(config.items()))
-    clusters = 1 < constants.get("team", 1) <= backend.max_cluster
+    clusters = clusters and 1 < constants.get("team", 1) <= backend.max_cluster
     text = source(kind, char, {"threads": threads, **constants}, clusters=clusters)
     shared_bytes = constants.get("shared_bytes", 0)
     return Launch(backend.kernel(text, kind.entry, shared_bytes), kind, threads)

@@ -99,6 +99,7 @@ def qr(
         packed = factors.qr.view
         if mode == "raw":
             upper = cupy.arange(m)[:, None] <= cupy.arange(n)
+            packed = factors.packed().view
             packed = cupy.where(upper, packed / scale, packed).reshape(a.shape)
             tau = factors.tau.copy() if copies else factors.tau
             return packed.swapaxes(-1, -2), tau.reshape(*stack, k)

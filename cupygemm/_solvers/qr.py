@@ -36,6 +36,7 @@ from cupygemm._solvers.columns_of_q import ColumnsOfQ
 from cupygemm._solvers.kernels import REFLECTOR, load
 from cupygemm._solvers.matrices import Matrices, adjoint, empty
 from cupygemm._solvers.qr_blocks import factor_blocks
+from cupygemm._solvers.qr_halves import Halves
 from cupygemm._solvers.recorded import is_host_bound, repeatable
 from cupygemm._solvers.reflectors import Reflector, multiplies_in_place
 from cupygemm._solvers.teams import Workspace
@@ -48,7 +49,7 @@ class QrFactors:
     Attributes
     ----------
     qr : Matrices
-        R, and below its diagonal the reflections.
+        R, and anything below its diagonal.
     tau : cupy.ndarray
         (batches, k)
     reflectors : tuple of Reflector
@@ -58,6 +59,18 @@ class QrFactors:
     qr: Matrices
     tau: Array
     reflectors: tuple[Reflector, ...]
+
+    def packed(self) -> Matrices:
+        """Return R, with the reflections below its diagonal, in the place of `qr`."""
+        import cupy
+
+        for reflector in self.reflectors:
+            first, columns = reflector.columns.start, reflector.columns
+            block = self.qr.array[:, first:, columns.start : columns.stop]
+            v = reflector.v.view
+            below = cupy.arange(v.shape[1])[:, None] > cupy.arange(v.shape[2])
+            cupy.copyto(block, v, where=below)
+        return self.qr
 
 
 def factor(a: Matrices) -> QrFactors:
@@ -110,7 +123,7 @@ def _factor(a: Matrices, q: ColumnsOfQ | None) -> QrFactors:
     tau = cupy.empty((a.batches, k), a.dtype)
     max_cluster, units = current_limits()
     shape = panel_blocks(max(a.m, 1), a.dtype, max_cluster)
-    workspace = Workspace(shape, k, units, batches=a.batches)
+    workspace, halves = Workspace(shape, k, units, batches=a.batches), Halves(a, k)
     outer = outer_width(k, shape.width)
     panels = outer_panels(k, outer)
     # Few wide reflectors form Q in less time, but have to be joined.
@@ -119,7 +132,7 @@ def _factor(a: Matrices, q: ColumnsOfQ | None) -> QrFactors:
     widest = min(reflected, blocks.power_of_two(k) // 8) if q else outer
     groups = outer_panels(k, max(widest // outer, 1) * outer)
     reflectors = [Reflector.of(groups[0], a)]
-    _factor_panel(a, tau, workspace, reflectors[0], panels[0])
+    _factor_panel(a, tau, workspace, halves, reflectors[0], panels[0])
     for panel, following in zip_longest(panels, panels[1:]):
         own = reflectors[-1]
         if following is None:
@@ -128,7 +141,9 @@ def _factor(a: Matrices, q: ColumnsOfQ | None) -> QrFactors:
             break
         if following.start == own.columns.stop:
             reflectors.append(Reflector.of(groups[len(reflectors)], a))
-        factor_next = functools.partial(_factor_panel, a, tau, workspace, reflectors[-1], following)
+        factor_next = functools.partial(
+            _factor_panel, a, tau, workspace, halves, reflectors[-1], following
+        )
         behind = range(following.stop, a.n)
         if not _is_beside(a, following.stop, q):
             own.apply_part(panel, a, range(panel.stop, a.n), inverse=True)
@@ -168,31 +183,42 @@ def apply_q(factors: QrFactors, c: Matrices, *, inverse: bool) -> None:
 
 
 def _factor_panel(
-    a: Matrices, tau: Array, workspace: Workspace, reflector: Reflector, panel: range
+    a: Matrices,
+    tau: Array,
+    workspace: Workspace,
+    halves: Halves,
+    reflector: Reflector,
+    panel: range,
 ) -> None:
     """Factor an outer panel, half by half. Only its own columns change."""
     first, end = panel.start, panel.stop
     middle = min(first + max(blocks.LIMITS.half, workspace.shape.width), end)
     left, right = range(first, middle), range(middle, end)
-    _factor_half(a, tau, workspace, reflector, left)
+    _factor_half(a, tau, workspace, halves, reflector, left)
     if right:
         reflector.apply_part(left, a, right, inverse=True)
-        _factor_half(a, tau, workspace, reflector, right)
+        _factor_half(a, tau, workspace, halves, reflector, right)
         reflector.join(left, right)
 
 
 def _factor_half(
-    a: Matrices, tau: Array, workspace: Workspace, reflector: Reflector, half: range
+    a: Matrices,
+    tau: Array,
+    workspace: Workspace,
+    halves: Halves,
+    reflector: Reflector,
+    half: range,
 ) -> None:
     """Factor half of an outer panel, block by block, and compute its T."""
     start = reflector.columns.start
-    width = factor_blocks(a, tau, reflector.v, reflector.t, start, half, workspace)
+    flag = halves.factor(reflector, half) if halves.suits(half) else 0
+    width = factor_blocks(a, tau, reflector.v, reflector.t, start, half, workspace, flag)
     if len(half) > width:
-        _complete(reflector, half, width)
+        _complete(reflector, half, width, flag, tau)
 
 
-def _complete(reflector: Reflector, half: range, width: int) -> None:
-    """Compute the T of half a panel from those of its blocks."""
+def _complete(reflector: Reflector, half: range, width: int, flag: int, tau: Array) -> None:
+    """Compute the T of half a panel, from those of its blocks unless the flag is set."""
     v, t, n = reflector.v, reflector.t, len(half)
     of_half, at = reflector.v_of(half), half.start - reflector.columns.start
     products = matmul(adjoint(of_half), of_half)
@@ -204,6 +230,8 @@ def _complete(reflector: Reflector, half: range, width: int) -> None:
         t.address(at, at),
         t.pitch,
         t.stride,
+        flag,
+        tau.data.ptr + half.start * tau.itemsize,
         n,
         0,
     )

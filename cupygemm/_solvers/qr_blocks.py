@@ -20,7 +20,7 @@ from cupygemm._solvers.kernels import QR_PANEL, REFLECT_APPLY, REFLECT_SUMS, loa
 from cupygemm._solvers.matrices import Layout, Matrices
 from cupygemm._solvers.teams import Workspace, num_teams
 
-_MATRIX, _V, _T, _TAU, _FLAGS, _RECORDS, _SUMS = map(region, range(1, 8))
+_MATRIX, _V, _T, _TAU, _FLAGS, _RECORDS, _SUMS, _DONE = map(region, range(1, 9))
 _ROWS = 256
 """The rows of a workgroup of the kernels that apply a block to its panel."""
 _THREADS = 256
@@ -36,6 +36,7 @@ def factor_blocks(
     start: int,
     half: range,
     workspace: Workspace,
+    done: int = 0,
 ) -> int:
     """Factor half a panel, and return the most columns of a block.
 
@@ -51,6 +52,9 @@ def factor_blocks(
     half : range
         The columns that are factored, and the only ones that change.
     workspace : Workspace
+    done : int
+        The address of a flag, or zero. If the flag is set when the launches run, the half has been
+        factored already, and they do nothing.
     """
     from cupy.cuda import alloc, get_current_stream
 
@@ -63,6 +67,7 @@ def factor_blocks(
         half,
         current_device(),
         blocks.LIMITS,
+        stands_by=done != 0,
     )
     workspace.reshape(prepared.shape)
     flags, records = workspace.next_blocks(prepared.num_blocks)
@@ -75,6 +80,7 @@ def factor_blocks(
         flags,
         records,
         sums.ptr,
+        done,
     )
     stream = int(get_current_stream().ptr)
     for row in range(prepared.num_launches):
@@ -94,10 +100,25 @@ class _Prepared(NamedTuple):
 
 @functools.lru_cache(maxsize=512)
 def _prepared(
-    a: Layout, v: Layout, t: Layout, k: int, start: int, half: range, index: int, limits: Limits
+    a: Layout,
+    v: Layout,
+    t: Layout,
+    k: int,
+    start: int,
+    half: range,
+    index: int,
+    limits: Limits,
+    *,
+    stands_by: bool,
 ) -> _Prepared:
-    """Return the launches of half a panel of matrices with `k` reflections."""
+    """Return the launches of half a panel of matrices with `k` reflections.
+
+    Those that stand by, in case that another way is inaccurate, use no clusters: a cluster may have
+    to wait for adjacent compute units until a product ends, only to learn that it is not needed.
+    """
     max_cluster, units = current_limits()
+    if stands_by:
+        max_cluster = 1
     shape = panel_blocks(a.m - half.start, a.dtype, max_cluster)
     chunk = max(_ROWS, -(-(a.m - half.start) // _MOST_CHUNKS))
     sums_stride = _MOST_CHUNKS * shape.width * len(half)
@@ -105,9 +126,10 @@ def _prepared(
     columns = [half[i : i + shape.width] for i in range(0, len(half), shape.width)]
     calls: list[Call] = []
     for number, own in enumerate(columns):
-        calls.append(_factor(a, v, t, k, start, own, shape, teams, number))
+        calls.append(_factor(a, v, t, k, start, own, shape, teams, number, stands_by))
         if own.stop < half.stop:
-            calls += _apply(a, v, t, start, own, half.stop, sums_stride, chunk, shape.width)
+            done = _DONE if stands_by else 0
+            calls += _apply(a, v, t, start, own, half.stop, sums_stride, chunk, shape.width, done)
     sums_bytes = a.batches * sums_stride * a.dtype.itemsize
     return _Prepared(LaunchRows(calls), len(calls), len(columns), shape, sums_bytes)
 
@@ -122,6 +144,7 @@ def _factor(
     shape: Blocks,
     teams: int,
     number: int,
+    stands_by: bool,
 ) -> Call:
     """Return the launch that factors a block."""
     launch = load(
@@ -131,7 +154,8 @@ def _factor(
         width=shape.width,
         rows=shape.rows,
         team=shape.team,
-        by_products=_by_products(a, shape),
+        by_products=not stands_by and _by_products(a, shape),
+        clusters=not stands_by,
     )
     column, at, alone = own.start, own.start - start, shape.team == 1
     arguments = (
@@ -148,6 +172,7 @@ def _factor(
         t.stride,
         0 if alone else _FLAGS + 4 * shape.team * teams * number,
         0 if alone else _RECORDS,
+        _DONE if stands_by else 0,
         a.m - column,
         len(own),
         a.batches,
@@ -177,6 +202,7 @@ def _apply(
     sums_stride: int,
     chunk: int,
     width: int,
+    done: int,
 ) -> list[Call]:
     """Return the launches that apply a block to the columns behind it, up to `end`."""
     row, at, behind = own.start, own.start - start, own.stop
@@ -191,11 +217,11 @@ def _apply(
         Call(
             load(REFLECT_SUMS, a.dtype, _THREADS, width=width),
             (chunks * -(-n // _TILE), a.batches),
-            (*reflections, *columns, *sums, m, n, k, chunk),
+            (*reflections, *columns, *sums, done, m, n, k, chunk),
         ),
         Call(
             load(REFLECT_APPLY, a.dtype, _THREADS, width=width, tile=tile),
             (-(-m // _ROWS) * -(-n // tile), a.batches),
-            (*reflections, *of_t, *columns, *sums, m, n, k, chunks, _ROWS, 0),
+            (*reflections, *of_t, *columns, *sums, done, m, n, k, chunks, _ROWS, 0),
         ),
     ]

@@ -53,7 +53,9 @@ class Reflector:
     def of(cls, columns: range, a: Matrices) -> Reflector:
         """Return a reflector without reflections, for columns of a matrix."""
         m, n = a.m - columns.start, len(columns)
-        return cls(columns, zeros(a.batches, m, n, a.dtype), zeros(a.batches, n, n, a.dtype))
+        v = empty(a.batches, m, n, a.dtype)
+        v.array[:, :n].fill(0)  # the rows below are stored by the launches that find them
+        return cls(columns, v, zeros(a.batches, n, n, a.dtype))
 
     def apply(self, c: Matrices, columns: range, *, inverse: bool, is_scaled: bool = True) -> None:
         """Replace columns of C by Q, or its inverse, times them.

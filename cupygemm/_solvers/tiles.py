@@ -44,7 +44,17 @@ def solves_tiles(n: int, b: Matrices, columns: int) -> bool:
     return TILE // 2 < n <= _MOST_ELEMENTS // columns and blocks.has_tile_kernels(b.dtype)
 
 
-def factor(a: Matrices, source: Array | None = None) -> Array:
+def state_words(rows: int) -> int:
+    """Return the words of the counters and the info of a matrix of so many rows, as int32."""
+    return 2 * _num_counters(rows, 1) + 2
+
+
+def _num_counters(rows: int, batches: int) -> int:
+    """Return the counters of 64 bits: of claimed tiles, and of each row of tiles."""
+    return 1 + batches * -(-rows // TILE)
+
+
+def factor(a: Matrices, source: Array | None = None, state: Array | None = None) -> Array:
     """Compute the lower Cholesky factors of symmetric matrices, with zeros above the diagonal.
 
     Parameters
@@ -54,6 +64,8 @@ def factor(a: Matrices, source: Array | None = None) -> Array:
     source : cupy.ndarray, optional
         (batches, n, n), of the type of `a`: the matrices. Those are `a` if it is not given.
         Only the lower triangles are read.
+    state : cupy.ndarray, optional
+        As many zeros as `state_words` tells, for a single matrix.
 
     Returns
     -------
@@ -68,7 +80,14 @@ def factor(a: Matrices, source: Array | None = None) -> Array:
         stride, row, column = (each // source.itemsize for each in source.strides)
         of_source = source.data.ptr, (row, column, stride)
     return _launch(
-        a.dtype, place, of_source, place, (a.n, a.n, a.batches), factors=True, unit=False
+        a.dtype,
+        place,
+        of_source,
+        place,
+        (a.n, a.n, a.batches),
+        factors=True,
+        unit=False,
+        state=state,
     )
 
 
@@ -107,6 +126,26 @@ def solve(
     _launch(dtype, place, place, (t, t_strides), (columns, n, batches), factors=False, unit=unit)
 
 
+def divide(c: Array, triangle: Array, source: Array, state: Array) -> None:
+    """Store ``source @ inv(triangle)`` in `c`, of at most one tile's columns.
+
+    Parameters
+    ----------
+    c : cupy.ndarray
+        (m, n), with adjacent elements in rows.
+    triangle : cupy.ndarray
+        (n, n), C-contiguous and upper triangular. What is below the diagonal is not read.
+    source : cupy.ndarray
+        As `c`.
+    state : cupy.ndarray
+        As many zeros as `state_words` tells.
+    """
+    (m, n), size = c.shape, c.itemsize
+    of_c, of_source = ((int(x.data.ptr), (x.strides[0] // size, 1, 0)) for x in (c, source))
+    transposed = int(triangle.data.ptr), (1, n, 0)
+    _launch(c.dtype, of_c, of_source, transposed, (m, n, 1), factors=False, unit=False, state=state)
+
+
 def _launch(
     dtype: np.dtype[Any],
     c: tuple[int, Strides],
@@ -116,6 +155,7 @@ def _launch(
     *,
     factors: bool,
     unit: bool,
+    state: Array | None = None,
 ) -> Array:
     """Enqueue the kernel, and return the info of each matrix, (batches,), int32."""
     import cupy
@@ -123,8 +163,9 @@ def _launch(
     rows, n, batches = extents
     across, down = -(-rows // TILE), -(-n // TILE)
     num_tiles = batches * (down * (down + 1) // 2 if factors else across * down)
-    counters = 1 + batches * across  # of 64 bits, and then the info
-    state = cupy.zeros(2 * counters + batches, "int32")
+    counters = _num_counters(rows, batches)
+    if state is None:
+        state = cupy.zeros(2 * counters + batches, "int32")  # with the info behind the counters
     start = int(state.data.ptr)
     inverses = cupy.empty(batches * across * TILE * _BLOCK if factors else 0, dtype)
     _, units = blocks.current_limits()
@@ -152,7 +193,7 @@ def _launch(
         batches,
         0,
     )
-    return state[2 * counters :]
+    return state[2 * counters :][:batches]
 
 
 @functools.lru_cache(maxsize=1024)

@@ -86,6 +86,43 @@ def test_blocks_whose_products_are_not_accurate(cp, m, kind):
         assert (r == a[:96]).all()
 
 
+@pytest.mark.parametrize("dtype", "fd")
+@pytest.mark.parametrize(
+    "kind", ["random", "columns", "rows", "dependent", "zero", "triangular", "nearly dependent"]
+)
+def test_halves_of_panels(cp, dtype, kind):
+    """They are factored at once, or block by block where that would not be accurate."""
+    n = 700
+    a = drawn(cp, 2000, n, dtype)
+    if kind == "columns":
+        a *= (2.0 ** cp.linspace(0, -60, n)).astype(dtype)
+    elif kind == "rows":
+        a *= (2.0 ** cp.linspace(0, -60, len(a))).astype(dtype)[:, None]
+    elif kind == "dependent":
+        a[:, 400] = a[:, 390]
+    elif kind == "zero":
+        a[:, 130] = 0
+    elif kind == "triangular":
+        a = cp.triu(a)
+    elif kind == "nearly dependent":
+        a[:, 1:] = a[:, :1] + a.dtype.type(1e-3) * a[:, 1:]
+    q, r = linalg.qr(a)
+    check_orthogonal(cp, a, q, r)
+    assert not cp.tril(r, -1).any()
+    if kind == "triangular":
+        assert (r == a[:n]).all()
+
+
+@pytest.mark.parametrize("dtype", "fd")
+def test_reflections_of_halves_are_those_of_lapack(cp, dtype):
+    a = drawn(cp, 1500, 640, dtype)
+    found = linalg.qr(a, mode="raw")
+    expected = np.linalg.qr(a.get().astype("d"), mode="raw")
+    for one, other in zip(found, expected, strict=True):
+        tolerance = 10 * len(a) * unit(dtype) * abs(other).max()
+        np.testing.assert_allclose(one.get(), other, rtol=0, atol=tolerance)
+
+
 def check_orthogonal(cp, a, q, r):
     bound = 10 * len(a) * unit(a.dtype)
     scale = cp.linalg.norm(a, axis=0)

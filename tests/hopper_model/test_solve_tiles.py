@@ -166,6 +166,23 @@ def test_triangular_systems(dtype, n, columns, unit, lower, transposed):
     )
 
 
+@pytest.mark.parametrize("dtype", "df")
+def test_rows_elsewhere_over_an_upper_triangle(dtype):
+    """What is above stays, and so does what is below the diagonal unread."""
+    m, n = 200, 128
+    rng = np.random.default_rng(m)
+    upper = np.triu(rng.standard_normal((n, n)) / n + 2 * np.eye(n))
+    t = np.where(upper == 0, np.nan, upper).astype(dtype)
+    source = rng.standard_normal((m, 160)).astype(dtype)
+    x = np.full((m, 192), np.nan, dtype)
+    places = [(each.ctypes.data, (len(each[0]), 1, 0)) for each in (x, source)]
+    transposed = t.ctypes.data, (1, n, 0)
+    run(dtype, places[0], transposed, None, (m, n, 1), factors=False, source=places[1])
+    error = abs(x[:, :n] @ upper - source[:, :n]).max()
+    assert error <= n * np.finfo(dtype).eps * abs(source).max()
+    assert np.isnan(x[:, n:]).all()
+
+
 def test_the_first_column_that_is_not_positive():
     whole, a = stacked((1, 140, 140), "d")
     a[...] = np.eye(140)

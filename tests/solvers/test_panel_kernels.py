@@ -83,6 +83,13 @@ def test_blocks_that_are_factored_by_products_stay_in_registers(char, rows, most
     assert compile_cubin(text, kernels.QR_PANEL.entry).resources().local_bytes <= most
 
 
+@pytest.mark.one_in(2)
+@pytest.mark.parametrize(("char", "most"), [("d", 40), ("f", 0)])
+def test_first_rows_of_halves_stay_in_registers(char, most):
+    text = kernels.source(kernels.QR_TOP, char, {"threads": 512, "groups": 16, "rows": 4})
+    assert compile_cubin(text, kernels.QR_TOP.entry).resources().local_bytes <= most
+
+
 @pytest.mark.one_in(4)
 @pytest.mark.parametrize("char", "dfFD")
 def test_no_update_of_float64_shares_an_sm_with_a_panel(char):

@@ -5,7 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cupygemm._solvers.kernels import QR_PANEL, load
+from cupygemm._solvers import qr_blocks
+from cupygemm._solvers.kernels import QR_PANEL, QR_TOP, REFLECTOR, load
+from cupygemm._solvers.matrices import copied, zeros
+from cupygemm._solvers.teams import Workspace
 from tests.solvers.conftest import unit
 from tests.tables import swept
 
@@ -19,7 +22,7 @@ def factored(cp, a, *, threads=64, rows=2, by_products=True):
     tau = cp.zeros(n, dtype)
     launch = load(QR_PANEL, dtype, threads, width=WIDTH, rows=rows, team=1, by_products=by_products)
     at = [each.data.ptr for each in (a, v, tau, t)]
-    launch((1, 1), at[0], n, 0, at[1], n, 0, at[2], 0, at[3], n, 0, 0, 0, m, n, 1, 1)
+    launch((1, 1), at[0], n, 0, at[1], n, 0, at[2], 0, at[3], n, 0, 0, 0, 0, m, n, 1, 1)
     return [each.get() for each in (a, v, t, tau)]
 
 
@@ -99,3 +102,67 @@ def test_ill_conditioned_and_graded_columns(cp, condition):
     found = factored(cp, a)
     check(a, found)
     assert (found[0] != factored(cp, a, by_products=False)[0]).any()
+
+
+def reflected(cp, a):
+    """Return S R, V, T and tau of all columns from the kernels that do not divide by W, or None."""
+    n, dtype = a.shape[1], a.dtype
+    gram = a.T @ a
+    top, products, factor = cp.array(a[:n]), cp.array(gram), cp.array(np.linalg.cholesky(gram))
+    v, w, t = cp.full((n, n), cp.nan, dtype), cp.empty((n, n), dtype), cp.zeros((n, n), dtype)
+    flag, tau = cp.full(1, 7, "uint32"), cp.zeros(n, dtype)
+    places = [each.data.ptr for each in (top, products, factor, v, w)]
+    launch = load(QR_TOP, dtype, n * 4, rows=n // 32, groups=n // 8)
+    launch((1, 1), *(word for place in places for word in (place, n)), flag.data.ptr)
+    if not flag.get()[0]:
+        assert (top.get() == a[:n]).all()
+        assert cp.isnan(v).all()
+        return None
+    below = np.linalg.solve(np.triu(w.get()).T, a[n:].T).T
+    whole = np.vstack([v.get(), below])
+    products = cp.array(whole.T @ whole)
+    at = [each.data.ptr for each in (products, t, flag, tau)]
+    load(REFLECTOR, dtype, 256, width=WIDTH, most=n // WIDTH)(
+        (1, 1), at[0], n, 0, at[1], n, 0, at[2], at[3], n, 0
+    )
+    packed = np.tril(whole, -1)
+    packed[:n] += top.get()
+    return packed, whole, t.get(), tau.get()
+
+
+@pytest.mark.covering
+@pytest.mark.parametrize("n", [128, *swept(64, width=1)])
+@pytest.mark.parametrize("dtype", "fd")
+def test_reflections_from_the_first_rows(cp, n, dtype):
+    a = drawn(700, n, dtype)
+    check(a, reflected(cp, a))
+
+
+@pytest.mark.parametrize("kind", ["ill-conditioned", "triangular"])
+def test_columns_whose_reflections_the_first_rows_do_not_give(cp, kind):
+    a = drawn(700, 128)
+    if kind == "triangular":
+        a = np.triu(a) + 20 * np.eye(700, 128)
+    else:
+        a[:, 77] = a[:, 3] + 1e-4 * a[:, 77]
+    assert reflected(cp, a) is None
+
+
+@pytest.mark.parametrize("is_done", [False, True])
+def test_launches_that_stand_by(cp, is_done):
+    whole = drawn(90, 40)
+    half = range(40)
+    a = copied(cp.array(whole)[None], whole.dtype)
+    v, t = zeros(1, 90, 40, a.dtype), zeros(1, 40, 40, a.dtype)
+    tau, flag = cp.zeros((1, 40)), cp.array([is_done], "uint32")
+    max_cluster = 1
+    shape = qr_blocks.panel_blocks(90, a.dtype, max_cluster)
+    workspace = Workspace(shape, 40, 8, batches=1)
+    qr_blocks.factor_blocks(a, tau, v, t, 0, half, workspace, flag.data.ptr)
+    if is_done:
+        assert (a.view.get() == whole).all()
+        assert not v.view.get().any()
+        assert not tau.get().any()
+    else:
+        expected = np.linalg.qr(whole, mode="r")
+        np.testing.assert_allclose(np.triu(a.view[0, :40].get()), expected, rtol=0, atol=1e-12)

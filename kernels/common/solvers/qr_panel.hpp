@@ -20,6 +20,7 @@
 //
 // The reflections are LAPACK's: H_j = I - tau v v^H with v_j = 1 and a real diagonal of R. V is
 // also stored by itself, with its zeros and ones, for the products that follow.
+#include "common/solvers/flag.hpp"
 #include "common/solvers/qr_products.hpp"
 #include "common/solvers/rows.hpp"
 #include "config.hpp"
@@ -37,11 +38,12 @@ struct QrPanelArgs {
     i64 ldt, t_stride;
     u64 workspace; // flags and records of teams
     u64 records;
+    u64 done;    // 0, or the address of a flag: if it is set, the panel has been factored
     i32 m, n;    // rows and columns of the panel
     i32 batches; // matrices
     i32 teams;   // in the launch
 };
-static_assert(sizeof(QrPanelArgs) == 120,
+static_assert(sizeof(QrPanelArgs) == 128,
               "QrPanelArgs must match the dtype that the launcher packs");
 
 using S = Config::Scalar;
@@ -324,6 +326,8 @@ CUPYGEMM_KERNEL(cupygemm::Config::threads)
 CUPYGEMM_TEAM_ATTRIBUTE cupygemm_qr_panel(const cupygemm::QrPanelArgs args) {
     using namespace cupygemm;
     __shared__ Storage storage;
+    if (is_set(args.done))
+        return;
     const u32 rank = group_index_x(), team = group_index_y();
     u32 step = 0; // of all matrices of this team
     clear_record(storage.shared);

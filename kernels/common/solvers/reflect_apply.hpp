@@ -3,6 +3,7 @@
 // A workgroup has a few columns of C and some rows. It adds the sums of all chunks in their order
 // and multiplies them by T^H, both in shared memory, and then subtracts the product with V from its
 // rows, one per thread in registers.
+#include "common/solvers/flag.hpp"
 #include "common/solvers/rows.hpp"
 #include "config.hpp"
 
@@ -17,12 +18,13 @@ struct ApplyArgs {
     i64 ldc, c_stride;
     u64 sums; // (chunks, width, n) of each matrix
     i64 sums_stride;
+    u64 done;    // 0, or the address of a flag: if it is set, nothing is to be applied
     i32 m, n, k; // k: columns of V
     i32 chunks;
     i32 rows; // of a workgroup
     i32 unused;
 };
-static_assert(sizeof(ApplyArgs) == 112, "ApplyArgs must match the dtype that the launcher packs");
+static_assert(sizeof(ApplyArgs) == 120, "ApplyArgs must match the dtype that the launcher packs");
 
 using S = Config::Scalar;
 constexpr u32 width = Config::width, threads = Config::threads, tile = Config::tile;
@@ -43,6 +45,8 @@ cupygemm_reflect_apply(const cupygemm::ApplyArgs args) {
     constexpr u32 bytes = sizeof(Reflector) > stages_bytes ? sizeof(Reflector) : stages_bytes;
     __shared__ S factors[width][tile]; // T^H V^H C
     __shared__ char storage[bytes] __attribute__((aligned(16)));
+    if (is_set(args.done))
+        return;
     Reflector &reflector = *reinterpret_cast<Reflector *>(storage);
     const u32 thread = local_thread(), lane = thread % 32, matrix = group_index_y();
     const u32 tiles = ceil_div<u32>(args.n, tile), column0 = group_index_x() % tiles * tile;

@@ -4,6 +4,7 @@
 // in their order, so that results are the same bits each time. A thread computes width / 4 rows of
 // two columns of V^H C, with 256 threads for every other 8 rows only: another thread has the rest.
 // Both operands go through shared memory, and the next rows are loaded while these are multiplied.
+#include "common/solvers/flag.hpp"
 #include "config.hpp"
 
 namespace cupygemm {
@@ -15,10 +16,11 @@ struct SumsArgs {
     i64 ldc, c_stride;
     u64 sums; // (chunks, width, n) of each matrix
     i64 sums_stride;
+    u64 done;    // 0, or the address of a flag: if it is set, nothing is to be applied
     i32 m, n, k; // k: columns of V
     i32 chunk;   // rows
 };
-static_assert(sizeof(SumsArgs) == 80, "SumsArgs must match the dtype that the launcher packs");
+static_assert(sizeof(SumsArgs) == 88, "SumsArgs must match the dtype that the launcher packs");
 
 using S = Config::Scalar;
 constexpr u32 width = Config::width, threads = Config::threads;
@@ -35,6 +37,8 @@ cupygemm_reflect_sums(const cupygemm::SumsArgs args) {
     using namespace cupygemm;
     __shared__ S v[depth][padded], c[depth][tile];
     __shared__ S others[parts == 1 ? 1 : padded][tile]; // the sums of the second part
+    if (is_set(args.done))
+        return;
     const u32 thread = local_thread(), matrix = group_index_y(),
               tiles = ceil_div<u32>(args.n, tile);
     const u32 chunk = group_index_x() / tiles, column0 = group_index_x() % tiles * tile;

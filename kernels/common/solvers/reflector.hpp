@@ -5,6 +5,9 @@
 // meanwhile. What is below the diagonal is never read.
 // (C. Puglisi, "Modification of the Householder method based on the compact WY representation",
 // 1992)
+//
+// If a flag is set, the blocks on T's diagonal are found here, too: T^-1 + T^-T = V^T V.
+#include "common/solvers/flag.hpp"
 #include "config.hpp"
 
 namespace cupygemm {
@@ -14,9 +17,11 @@ struct ReflectorArgs {
     i64 ldp, p_stride;
     u64 t; // (n, n); its diagonal blocks are given
     i64 ldt, t_stride;
+    u64 finds; // 0, or the address of a flag: if it is set, the diagonal blocks are found, and tau
+    u64 tau;   // (n,): then, the diagonal of T
     i32 n, unused;
 };
-static_assert(sizeof(ReflectorArgs) == 56,
+static_assert(sizeof(ReflectorArgs) == 72,
               "ReflectorArgs must match the dtype that the launcher packs");
 
 using S = Config::Scalar;
@@ -59,16 +64,57 @@ CUPYGEMM_INLINE void multiply(S (&sums)[elements], const Block &a, const Block &
         }
 }
 
+// Invert the blocks on the diagonal of the upper triangle of V^T V, whose diagonal is halved. A
+// group of 32 threads inverts a block; a lane has a column. For one matrix of real numbers.
+CUPYGEMM_INLINE void invert_blocks(const ReflectorArgs &args, Block *blocks, u32 thread) {
+    const u32 n = args.n, lane = thread % 32;
+    const S *const p = reinterpret_cast<const S *>(args.products);
+    S *const t = reinterpret_cast<S *>(args.t);
+#pragma unroll 1
+    for (u32 block = thread / 32; block * width < n; block += threads / 32) {
+        const u32 first = block * width, column = lane % width, end = minimum(width, n - first);
+        Block &own = blocks[block];
+        for (u32 at = lane; at < width * width; at += 32)
+            if (at / width < end && at % width < end)
+                own[at / width][at % width] =
+                    p[(first + at / width) * args.ldp + first + at % width];
+        wave_barrier(); // the block is in shared memory
+        S x[width];
+#pragma unroll
+        for (u32 i = width; i-- > 0;) {
+            S sum = of_real<S>(i == column ? 1 : 0);
+#pragma unroll
+            for (u32 k = i + 1; k < width; ++k)
+                sum = minus_product(sum, k < end ? own[i][k] : S{}, x[k]);
+            x[i] = i < end ? times(sum, divided(of_real<S>(2), real_part(own[i][i]))) : S{};
+        }
+        if (lane < end)
+#pragma unroll
+            for (u32 i = 0; i < width; ++i)
+                if (i <= lane)
+                    t[(first + i) * args.ldt + first + lane] = x[i];
+#pragma unroll
+        for (u32 i = 0; i < width; ++i)
+            if (i == lane && i < end)
+                reinterpret_cast<S *>(args.tau)[first + i] = x[i];
+    }
+    device_fence();
+    workgroup_barrier(); // the blocks are in memory, and the products have been read
+}
+
 } // namespace cupygemm
 
 CUPYGEMM_KERNEL(cupygemm::Config::threads)
 cupygemm_reflector(const cupygemm::ReflectorArgs args) {
     using namespace cupygemm;
-    __shared__ Block left, right;
-    __shared__ Block above[most - 1]; // (V1^H V2) T2, by blocks of rows
+    __shared__ Block blocks[most + 1];
+    Block &left = blocks[0], &right = blocks[1];
+    Block *const above = blocks + 2; // (V1^H V2) T2, by blocks of rows
     const u32 thread = local_thread(), matrix = group_index_x(), n = args.n;
     const S *const p = reinterpret_cast<const S *>(args.products) + matrix * args.p_stride;
     S *const t = reinterpret_cast<S *>(args.t) + matrix * args.t_stride;
+    if (is_set(args.finds))
+        invert_blocks(args, blocks, thread);
 #pragma unroll 1
     for (u32 at = width; at < n; at += width) {
         const u32 columns = minimum(width, n - at), before = at / width;

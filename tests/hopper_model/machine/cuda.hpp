@@ -93,9 +93,9 @@ inline unsigned __reduce_max_sync(unsigned mask, unsigned value) {
     }
     return most;
 }
+inline void __threadfence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 inline int __ffs(int x) { return __builtin_ffs(x); }
 inline int __popc(unsigned x) { return __builtin_popcount(x); }
 
 // The kernels that the machine runs do not use these.
-void __threadfence();
 unsigned __shfl_xor_sync(unsigned, unsigned, int);
