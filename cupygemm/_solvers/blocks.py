@@ -78,8 +78,8 @@ class Limits:
         The fewest columns of a matrix whose Q is formed while panels are factored; with fewer, the
         additional launches take longer.
     beside_qr : int
-        The multiplications and additions that products do while a column of a QR panel is factored
-        beside them.
+        The multiplications and additions that products do for each column of a QR panel that is
+        factored beside them: as many as there are in all, divided by the columns.
     reflected : int
         The most columns whose reflections are applied together to form Q.
     reflected_of_float64 : int
@@ -97,8 +97,10 @@ class Limits:
     spared : int
         The compute units that such an update leaves to the panel, and to the updates inside it.
     spared_of_qr : int
-        The same beside a panel of a QR factorisation, whose products take longer than the panel at
-        first.
+        The same beside a panel of a QR factorisation.
+    spared_of_short_panel : int
+        The same where products of float64 are as many as `beside_qr` tells, and take longer than
+        the panel.
     spared_by_halves : int
         The same for an update that multiplies 16-bit numbers, which takes less time than a panel.
     whole : int
@@ -140,6 +142,7 @@ class Limits:
     most_recorded_of_lu: int = 1 << 29
     spared: int = 24
     spared_of_qr: int = 16
+    spared_of_short_panel: int = 12
     spared_by_halves: int = 48
     whole: int = 128
     windowed: int = 8192

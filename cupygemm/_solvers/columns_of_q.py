@@ -74,6 +74,11 @@ class ColumnsOfQ:
         """Tell whether anything can be done now."""
         return bool(self._steps)
 
+    @property
+    def pending(self) -> int:
+        """Return the multiplications and additions of all that can be done now."""
+        return sum(step.cost for step in self._steps)
+
     def work(self, budget: int) -> None:
         """Do steps of about so many multiplications and additions."""
         while self._steps and budget > self._steps[0].cost // 2:

@@ -151,12 +151,17 @@ def _factor(a: Matrices, q: ColumnsOfQ | None) -> QrFactors:
             _join_group(own, panel, q)
             continue
         own.apply_part(panel, a, following, inverse=True)
-        with beside(factor_next, blocks.LIMITS.spared_of_qr, units, leads=True):
+        update = 4 * (a.m - panel.start) * len(panel) * len(behind)
+        most = limits.beside_qr * len(following)
+        formed = q if k >= limits.formed_beside else None
+        planned = update + (formed.pending if formed else 0)
+        is_long = a.dtype.char == "d" and planned >= most
+        spared = limits.spared_of_short_panel if is_long else limits.spared_of_qr
+        with beside(factor_next, spared, units, leads=True):
             own.apply_part(panel, a, behind, inverse=True)
             _join_group(own, panel, q)
-            if q and k >= blocks.LIMITS.formed_beside:
-                update = 4 * (a.m - panel.start) * len(panel) * len(behind)
-                q.work(blocks.LIMITS.beside_qr * len(following) - update)
+            if formed:
+                formed.work(most - update)
     return QrFactors(a, tau, tuple(reflectors))
 
 
