@@ -46,40 +46,47 @@ struct ThreadSums {
     }
 
 private:
+    // A column and a row of the next 4 k are loaded while a column is multiplied.
     template <u32 depth, class Left, class Right, class Between>
     CUPYGEMM_INLINE void subtract_steps(const float *left, const float *right, u32 right_k,
                                         u32 first, u32 end, const Between &between) {
+        constexpr u32 steps = depth / 4;
+        FourFloats a[2][8], b[2];
 #pragma unroll
-        for (u32 k = 0; k < depth; k += 4) {
-            if (k == 4)
+        for (u32 i = 0; i < 8; ++i)
+            a[0][i] = load<Left>(left, row, i, 0);
+        b[0] = load<Right>(right, column, 0, right_k);
+#pragma unroll
+        for (u32 step = 0; step < steps; ++step) {
+            if (step == 1)
                 between();
-            float a[8][4], b[8][4]; // (row, k), (column, k)
-            load<Left>(left, row, k, a);
-            load<Right>(right, column, right_k + k, b);
 #pragma unroll
             for (u32 j = 0; j < 8; ++j) {
+                const u32 next = (j + 1) % 8, k = right_k + 4 * (step + (j + 1) / 8);
+                if (next > 0 || step + 1 < steps)
+                    b[next % 2] = load<Right>(right, column, next, k);
+                if (step + 1 < steps)
+                    a[(step + 1) % 2][j] = load<Left>(left, row, j, 4 * (step + 1));
                 const u32 block = place(column, j) / 8;
                 if (block >= first && block < end)
-#pragma unroll
-                    for (u32 l = 0; l < 4; ++l)
-#pragma unroll
-                        for (u32 i = 0; i < 8; ++i)
-                            value[i][j] = fma_of(-a[i][l], b[j][l], value[i][j]);
+                    multiply(j, a[step % 2], b[j % 2]);
             }
         }
     }
 
+    // Subtract the products of 4 k from the sums of a column.
+    CUPYGEMM_INLINE void multiply(u32 j, const FourFloats (&a)[8], const FourFloats &b) {
+#pragma unroll
+        for (u32 l = 0; l < 4; ++l)
+#pragma unroll
+            for (u32 i = 0; i < 8; ++i)
+                value[i][j] = fma_of(-a[i].value[l], b.value[l], value[i][j]);
+    }
+
     template <class Operand>
-    CUPYGEMM_INLINE static void load(const float *tile, u32 thread, u32 k, float (&x)[8][4]) {
+    CUPYGEMM_INLINE static FourFloats load(const float *tile, u32 thread, u32 i, u32 k) {
         static_assert(!Operand::of_rows, "elements of a row must be adjacent");
-#pragma unroll
-        for (u32 i = 0; i < 8; ++i) {
-            const FourFloats along =
-                *reinterpret_cast<const FourFloats *>(tile + Operand::place(place(thread, i), k));
-#pragma unroll
-            for (u32 l = 0; l < 4; ++l)
-                x[i][l] = along.value[l];
-        }
+        return *reinterpret_cast<const FourFloats *>(tile + Operand::place(place(thread, i), k));
     }
 };
 

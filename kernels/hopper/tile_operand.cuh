@@ -58,6 +58,47 @@ struct TileOperand {
                                              reinterpret_cast<u64>(source), present * sizeof(S));
         }
     }
+
+    // Copies tiles along a row of them, of which a thread keeps its first address. All columns must
+    // be inside the matrix.
+    class Slabs {
+    public:
+        CUPYGEMM_INLINE Slabs(const TileSource<S> &from, u32 row0, u32 thread)
+            : to_(place(row(thread), k(thread))), row_(from.row), column_(from.column) {
+            const u32 r = row0 + row(thread);
+            left_ = r < from.rows ? from.rows - r : 0;
+            first_ = from.start + (left_ > 0 ? r : 0) * from.row + k(thread) * from.column;
+        }
+
+        CUPYGEMM_INLINE void copy(S *to, u32 column0) const {
+            const S *const source = first_ + column0 * column_;
+#pragma unroll
+            for (u32 i = 0; i < (rows_adjacent ? depth : size) / lines; ++i) {
+                const u32 line = i * lines;
+                const u32 left = rows_adjacent ? left_ : left_ > line ? together : 0;
+                const u32 present = left < together ? left : together;
+                const i64 step = rows_adjacent ? line * column_ : present > 0 ? line * row_ : 0;
+                copy_async<together * sizeof(S)>(shared_address(to + to_ + line * pitch),
+                                                 reinterpret_cast<u64>(source + step),
+                                                 present * sizeof(S));
+            }
+        }
+
+    private:
+        static constexpr u32 per_line = (rows_adjacent ? size : depth) / together;
+        static constexpr u32 lines = threads / per_line;
+        const S *first_;
+        u32 to_, left_; // the rows from the thread's first one on
+        i64 row_, column_;
+
+        CUPYGEMM_INLINE static u32 along(u32 thread) { return thread % per_line * together; }
+        CUPYGEMM_INLINE static u32 row(u32 thread) {
+            return rows_adjacent ? along(thread) : thread / per_line;
+        }
+        CUPYGEMM_INLINE static u32 k(u32 thread) {
+            return rows_adjacent ? thread / per_line : along(thread);
+        }
+    };
 };
 
 // The lane's elements in row `row` + g, at columns k + t and k + t + 4.

@@ -54,10 +54,12 @@ CUPYGEMM_INLINE void products(Shared &shared, const Tile &tile, u32 thread, Sums
     const u32 in_pairs = follows ? slabs - slabs_per_tile : slabs;
     Progress progress;
     u32 issued = 0;
+    const Left::Slabs of_left(tile.x, tile.p * tile_rows, thread);
+    const Right::Slabs of_right(tile.t, tile.q * tile_rows, thread);
     const auto issue = [&] {
         S *const stage = shared.stages[issued % stages];
-        Left::copy(stage, tile.x, tile.p * tile_rows, issued * slab, thread);
-        Right::copy(stage + Left::elements, tile.t, tile.q * tile_rows, issued * slab, thread);
+        of_left.copy(stage, issued * slab);
+        of_right.copy(stage + Left::elements, issued * slab);
         copy_async_commit();
         ++issued;
     };
