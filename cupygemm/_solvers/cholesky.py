@@ -23,9 +23,11 @@ from cupygemm._request.arrays import Array
 from cupygemm._solvers import blocks, small, tiles
 from cupygemm._solvers.ahead import beside
 from cupygemm._solvers.blocks import has_tile_kernels, is_ahead, outer_panels, outer_width
+from cupygemm._solvers.errors import fetch
 from cupygemm._solvers.kernels import CHOLESKY_FINISH, CHOLESKY_PANEL, load
 from cupygemm._solvers.matrices import Matrices, adjoint, copied, empty
 from cupygemm._solvers.products import EXACT, Rounding, subtract_product
+from cupygemm._solvers.reports import reported
 from cupygemm._solvers.substitution import substitute
 from cupygemm._solvers.updates import panel_update
 
@@ -54,13 +56,38 @@ def factored(a: Array, dtype: np.dtype[Any]) -> tuple[Matrices, Array]:
     dtype : numpy.dtype
         The type to factor in.
     """
-    n = a.shape[-1]
-    stack = a.reshape(-1, n, n)
-    if a.dtype == dtype and has_tile_kernels(dtype) and not is_small(n, dtype):
-        factors = empty(len(stack), n, n, dtype)
-        return factors, tiles.factor(factors, stack)
+    import cupy
+
+    stack = a.reshape(-1, *a.shape[-2:])
+    if _reads_tiles(a, dtype):
+        factors = empty(len(stack), a.shape[-1], a.shape[-1], dtype)
+        info = cupy.zeros(len(stack), "int32")
+        tiles.factor(factors, stack, info=info.data.ptr)
+        return factors, info
     factors = copied(stack, dtype)
     return factors, factor(factors)
+
+
+def reported_factors(a: Array, dtype: np.dtype[Any]) -> tuple[Array, small.Info]:
+    """Return lower Cholesky factors (..., n, n), and what `reported` returns.
+
+    The operands are those of `factored`.
+    """
+    n = a.shape[-1]
+    if is_small(n, dtype):
+        return small.factor_cholesky(a, dtype)
+    if not _reads_tiles(a, dtype):
+        factors, info = factored(a, dtype)
+        return factors.view.reshape(a.shape), fetch(info)
+    stack = a.reshape(-1, n, n)
+    factors = empty(len(stack), n, n, dtype)
+    failed = reported(len(stack), lambda info: tiles.factor(factors, stack, info=info))
+    return factors.view.reshape(a.shape), failed
+
+
+def _reads_tiles(a: Array, dtype: np.dtype[Any]) -> bool:
+    """Tell whether one launch factors tiles of matrices that it reads where they are."""
+    return a.dtype == dtype and has_tile_kernels(dtype) and not is_small(a.shape[-1], dtype)
 
 
 def factor(a: Matrices, rounding: Rounding = EXACT) -> Array:
@@ -82,9 +109,10 @@ def factor(a: Matrices, rounding: Rounding = EXACT) -> Array:
     import cupy
 
     n = a.n
-    if rounding == EXACT and not is_small(n, a.dtype) and tiles.factors_tiles(a):
-        return tiles.factor(a)
     info = cupy.zeros(a.batches, "int32")
+    if rounding == EXACT and not is_small(n, a.dtype) and tiles.factors_tiles(a):
+        tiles.factor(a, info=info.data.ptr)
+        return info
     if is_small(n, a.dtype):
         small.factor_cholesky_in_place(a, info)
         return info

@@ -22,13 +22,10 @@ _LEAST_ROWS = 4
 """The fewest rows for each column. The columns of fewer random rows are far from orthogonal."""
 _GROUPS, _ROWS = 16, 4
 """The groups of 32 threads, and the rows of a lane."""
-_FLAG_WORDS = 2
 
 
 class Halves:
     """Factors halves of the panels of a matrix, except for their T.
-
-    Counters and flags of all halves are zeroed together.
 
     Parameters
     ----------
@@ -41,10 +38,8 @@ class Halves:
         import cupy
 
         self._a = a
-        self._of_tile = tiles.state_words(tiles.TILE)
-        words = self._of_tile + tiles.state_words(a.m) + _FLAG_WORDS
         count = -(-columns // tiles.TILE) if self.suits(range(min(tiles.TILE, columns))) else 0
-        self._words = cupy.zeros((count, words), "int32")
+        self._flags = cupy.empty(count, "uint32")
 
     def suits(self, half: range) -> bool:
         """Tell whether half a panel is to be factored so."""
@@ -79,11 +74,10 @@ class Halves:
         a, n, at = self._a, len(half), half.start - reflector.columns.start
         columns = slice(half.start, half.stop)
         own, v = a.block(slice(half.start, a.m), columns), reflector.v_of(half)
-        words = self._words[half.start // n]
-        flag = words[-_FLAG_WORDS:]
+        flag = self._flags.data.ptr + half.start // n * self._flags.itemsize
         gram = matmul(adjoint(own), own)
         factor, w = empty(1, n, n, a.dtype), cupy.empty((n, n), a.dtype)
-        tiles.factor(factor, gram[None], words[: self._of_tile])
+        tiles.factor(factor, gram[None], info=0)  # the next kernel finds NaN
         load(QR_TOP, a.dtype, 32 * _GROUPS, rows=_ROWS, groups=_GROUPS)(
             (1, 1),
             a.address(half.start, half.start),
@@ -96,7 +90,7 @@ class Halves:
             reflector.v.pitch,
             w.data.ptr,
             n,
-            flag.data.ptr,
+            flag,
         )
-        tiles.divide(v[n:], w, own[n:], words[self._of_tile :])
-        return int(flag.data.ptr)
+        tiles.divide(v[n:], w, own[n:])
+        return int(flag)

@@ -80,16 +80,11 @@ def cholesky(a: Any, /, *, upper: bool = False, stream: Any = None) -> Array:
     graph is recorded it does not wait and does not raise; the factor then has NaN.
     """
     a, dtype = square_matrices("cholesky", a)
-    if a.size and not upper and _cholesky.is_small(a.shape[-1], dtype):
-        result, failed = small.factor_cholesky(a, dtype)
-        raise_not_definite("cholesky", failed)
-        return result
     if not a.size:
         return a.astype(dtype)
-    factors, info = _cholesky.factored(adjoint(a) if upper else a, dtype)
-    raise_not_definite("cholesky", fetch(info))
-    result = factors.view.reshape(a.shape)
-    return result.swapaxes(-1, -2).conj() if upper else result
+    factors, failed = _cholesky.reported_factors(adjoint(a) if upper else a, dtype)
+    raise_not_definite("cholesky", failed)
+    return factors.swapaxes(-1, -2).conj() if upper else factors
 
 
 @common_keywords

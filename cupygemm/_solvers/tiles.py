@@ -25,6 +25,7 @@ TILE = 128
 _THREADS = 256
 _SLAB, _STAGES, _BLOCK, _PAD = 16, 4, 8, 4
 _VECTOR_BYTES = 16
+_INVERSES_ALIGNED = 256
 _MOST_ELEMENTS = 1 << 24
 """The most elements of the solution of a triangular system that one launch computes."""
 Strides = tuple[int, int, int]
@@ -44,17 +45,7 @@ def solves_tiles(n: int, b: Matrices, columns: int) -> bool:
     return TILE // 2 < n <= _MOST_ELEMENTS // columns and blocks.has_tile_kernels(b.dtype)
 
 
-def state_words(rows: int) -> int:
-    """Return the words of the counters and the info of a matrix of so many rows, as int32."""
-    return 2 * _num_counters(rows, 1) + 2
-
-
-def _num_counters(rows: int, batches: int) -> int:
-    """Return the counters of 64 bits: of claimed tiles, and of each row of tiles."""
-    return 1 + batches * -(-rows // TILE)
-
-
-def factor(a: Matrices, source: Array | None = None, state: Array | None = None) -> Array:
+def factor(a: Matrices, source: Array | None = None, *, info: int) -> None:
     """Compute the lower Cholesky factors of symmetric matrices, with zeros above the diagonal.
 
     Parameters
@@ -64,14 +55,9 @@ def factor(a: Matrices, source: Array | None = None, state: Array | None = None)
     source : cupy.ndarray, optional
         (batches, n, n), of the type of `a`: the matrices. Those are `a` if it is not given.
         Only the lower triangles are read.
-    state : cupy.ndarray, optional
-        As many zeros as `state_words` tells, for a single matrix.
-
-    Returns
-    -------
-    cupy.ndarray
-        (batches,), int32: one more than the first column at which a matrix is not positive
-        definite, or zero.
+    info : int
+        The address of an int32 for each matrix, zero before, or zero. One whose matrix is not
+        positive definite becomes one more than the first column where it is not.
     """
     place = a.address(0, 0), (a.pitch, 1, a.stride)
     if source is None:
@@ -79,16 +65,8 @@ def factor(a: Matrices, source: Array | None = None, state: Array | None = None)
     else:
         stride, row, column = (each // source.itemsize for each in source.strides)
         of_source = source.data.ptr, (row, column, stride)
-    return _launch(
-        a.dtype,
-        place,
-        of_source,
-        place,
-        (a.n, a.n, a.batches),
-        factors=True,
-        unit=False,
-        state=state,
-    )
+    extents = a.n, a.n, a.batches
+    _launch(a.dtype, place, of_source, place, extents, factors=True, unit=False, info=info)
 
 
 def solve(
@@ -123,10 +101,11 @@ def solve(
     n, columns, batches = extents
     row, column, stride = b_strides
     place = b, (column, row, stride)
-    _launch(dtype, place, place, (t, t_strides), (columns, n, batches), factors=False, unit=unit)
+    extents = columns, n, batches
+    _launch(dtype, place, place, (t, t_strides), extents, factors=False, unit=unit, info=0)
 
 
-def divide(c: Array, triangle: Array, source: Array, state: Array) -> None:
+def divide(c: Array, triangle: Array, source: Array) -> None:
     """Store ``source @ inv(triangle)`` in `c`, of at most one tile's columns.
 
     Parameters
@@ -137,13 +116,11 @@ def divide(c: Array, triangle: Array, source: Array, state: Array) -> None:
         (n, n), C-contiguous and upper triangular. What is below the diagonal is not read.
     source : cupy.ndarray
         As `c`.
-    state : cupy.ndarray
-        As many zeros as `state_words` tells.
     """
     (m, n), size = c.shape, c.itemsize
     of_c, of_source = ((int(x.data.ptr), (x.strides[0] // size, 1, 0)) for x in (c, source))
     transposed = int(triangle.data.ptr), (1, n, 0)
-    _launch(c.dtype, of_c, of_source, transposed, (m, n, 1), factors=False, unit=False, state=state)
+    _launch(c.dtype, of_c, of_source, transposed, (m, n, 1), factors=False, unit=False, info=0)
 
 
 def _launch(
@@ -155,19 +132,18 @@ def _launch(
     *,
     factors: bool,
     unit: bool,
-    state: Array | None = None,
-) -> Array:
-    """Enqueue the kernel, and return the info of each matrix, (batches,), int32."""
+    info: int,
+) -> None:
     import cupy
 
     rows, n, batches = extents
     across, down = -(-rows // TILE), -(-n // TILE)
     num_tiles = batches * (down * (down + 1) // 2 if factors else across * down)
-    counters = _num_counters(rows, batches)
-    if state is None:
-        state = cupy.zeros(2 * counters + batches, "int32")  # with the info behind the counters
-    start = int(state.data.ptr)
-    inverses = cupy.empty(batches * across * TILE * _BLOCK if factors else 0, dtype)
+    counters_bytes = _INVERSES_ALIGNED * -(-8 * (1 + batches * across) // _INVERSES_ALIGNED)
+    inverses_bytes = batches * across * TILE * _BLOCK * dtype.itemsize if factors else 0
+    memory = cupy.empty(counters_bytes + inverses_bytes, "uint8").data
+    if down > 1:  # otherwise, no tile waits for others
+        memory.memset_async(0, counters_bytes)
     _, units = blocks.current_limits()
     launch = _kernel(
         current_device(),
@@ -185,15 +161,14 @@ def _launch(
         *source[1],
         t[0],
         *t[1],
-        start,
-        int(inverses.data.ptr),
-        start + 8 * counters,
+        memory.ptr,
+        memory.ptr + counters_bytes,
+        info,
         rows,
         n,
         batches,
         0,
     )
-    return state[2 * counters :][:batches]
 
 
 @functools.lru_cache(maxsize=1024)

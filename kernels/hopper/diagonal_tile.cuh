@@ -70,7 +70,7 @@ CUPYGEMM_INLINE bool is_exact(const S (&x)[block], u32 lane) {
     return __ballot_sync(~0u, !fits) == 0;
 }
 
-// Factor the tile, by all warps: the first one with two places for blocks. `stored(x, b)` stores a
+// Factor the tile, whose first `columns` are inside the matrix, by all warps: the first one with two places for blocks. `stored(x, b)` stores a
 // lane's elements of block b of the factor, `inverted(b)` the inverse on its diagonal, `counts(b)`
 // says that all warps have done so with the blocks before b, and `fails(column)` that a pivot is
 // not positive.
@@ -80,12 +80,13 @@ CUPYGEMM_INLINE void factor_diagonal_tile(const DiagonalShared &shared, RowsOfTi
                                           const Count &counts, const Fail &fails) {
     constexpr bool leads = places == 2;
     const u32 lane = tile.lane, last = tile.last;
+    const u32 end = columns < tile_blocks * block ? ceil_div(columns, block) : tile_blocks;
     RowsOfBlock<S> rows;
     S x[4] = {};
     tile.show(shared.shown, tile.value[0]);
     workgroup_barrier(); // the first block is in shared memory
 #pragma unroll 1
-    for (u32 b = 0; b < tile_blocks; ++b) {
+    for (u32 b = 0; b < end; ++b) {
         S of_diagonal[block];
         if (b % 2 == 1)
             counts(b - 1);
@@ -142,8 +143,8 @@ CUPYGEMM_INLINE void factor_diagonal_tile(const DiagonalShared &shared, RowsOfTi
         }
         workgroup_barrier(); // the next block is in shared memory
     }
-    if (last == tile_blocks - 1)
-        stored(x, tile_blocks - 1);
+    if (last >= end - 1)
+        stored(x, end - 1);
 }
 
 } // namespace cupygemm

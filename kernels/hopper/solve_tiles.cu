@@ -8,7 +8,7 @@
 //
 //   claim a tile | products with other tiles, when these are finished | blocks of columns | ...
 //
-// Thread blocks claim tiles column by column. A tile waits only for tiles that were claimed before
+// Thread blocks claim tiles column by column, or take them in turn if there is one column. A tile waits only for tiles that were claimed before
 // it, so any number of resident thread blocks makes progress. Each row of tiles has a counter of
 // its finished slabs of 16 columns. In a factorisation, the tile on the diagonal is factored
 // instead (diagonal_tile.cuh). It and the two tiles below it are stored slab by slab, since the
@@ -32,14 +32,20 @@ struct SolveTilesArgs {
     i64 source_row, source_column, source_stride;
     u64 t;
     i64 t_row, t_column, t_stride;
-    u64 progress; // u64 counters: claimed tiles, and finished slabs of each matrix and row of tiles
+    // u64 counters: claimed tiles, and finished slabs of each matrix and row of tiles. They are zeros
+    // before, unless there is one column of tiles.
+    u64 progress;
     u64 inverses; // of the 8 x 8 blocks on the diagonal of the factors
-    u64 info;     // i32 for each matrix: 1 + the first column that is not positive, or 0
+    u64 info;     // i32 for each matrix, or 0: becomes 1 + the first column that is not positive
     i32 rows, n;  // of C, and columns
     i32 batches, unused;
 };
 static_assert(sizeof(SolveTilesArgs) == 136,
               "SolveTilesArgs must match the dtype that the launcher packs");
+
+struct alignas(2 * sizeof(S)) Pair {
+    S first, second;
+};
 
 // Store zeros in the tile opposite to this one, above the diagonal. No thread block reads it.
 CUPYGEMM_INLINE void zero_mirrored(const SolveTilesArgs &args, const Tile &tile, u32 thread) {
@@ -63,11 +69,20 @@ CUPYGEMM_INLINE void inside(const Tile &tile, Sums &sums, const Visit &visit) {
         });
 }
 
+// Load C, but not what is above the diagonal of a matrix that is factored.
 CUPYGEMM_INLINE void load(const SolveTilesArgs &args, const Tile &tile, Sums &sums) {
     const S *const from = tile.source;
     sums.for_each(0, num_blocks, [](S &sum, u32, u32) { sum = 0; });
-    inside(tile, sums,
-           [&](S &sum, u32 r, u32 c) { sum = from[r * args.source_row + c * args.source_column]; });
+    const auto take = [&](S &sum, u32 r, u32 c) {
+        sum = from[r * args.source_row + c * args.source_column];
+    };
+    if (factors && tile.p == tile.q)
+        inside(tile, sums, [&](S &sum, u32 r, u32 c) {
+            if (c <= r)
+                take(sum, r, c);
+        });
+    else
+        inside(tile, sums, take);
 }
 
 CUPYGEMM_INLINE void store(const SolveTilesArgs &args, const Tile &tile, Sums &sums) {
@@ -101,18 +116,28 @@ CUPYGEMM_INLINE void take_rows(const Shared &shared, const Sums &sums, RowsOfTil
 }
 
 // Store a lane's elements of a block of columns that are inside the matrix, and not above its
-// diagonal.
+// diagonal: two at a time where they are adjacent and aligned.
 template <u32 places> CUPYGEMM_INLINE void store_block(const SolveTilesArgs &args, const Tile &tile,
                                                        const RowsOfTile<places> &rows,
                                                        const S (&x)[4], u32 b) {
+    constexpr bool in_pairs = !Config::rows_adjacent && Config::together > 1;
     const i64 row = Config::rows_adjacent ? 1 : args.c_row;
     const i64 column = Config::rows_adjacent ? args.c_column : 1;
     const u32 inside = tile.x.rows - tile.p * tile_rows;
 #pragma unroll
-    for (u32 e = 0; e < 4; ++e) {
+    for (u32 e = 0; e < 4; e += 2) {
         const u32 r = rows.row(e), c = rows.column(b, e);
-        if (r < inside && (tile.p != tile.q || c <= r))
-            tile.c[r * row + c * column] = x[e];
+        const u32 end = tile.p != tile.q ? tile_rows : r + 1;
+        S *const to = tile.c + r * row + c * column;
+        if (r < inside && c < end) {
+            if (in_pairs && c + 1 < end) {
+                *reinterpret_cast<Pair *>(to) = {x[e], x[e + 1]};
+            } else {
+                to[0] = x[e];
+                if (c + 1 < end)
+                    to[column] = x[e + 1];
+            }
+        }
     }
 }
 
@@ -138,7 +163,7 @@ template <u32 places> CUPYGEMM_INLINE void factor_rows(const SolveTilesArgs &arg
             store_release(tile.done + 8 * tile.p, tile.q * slabs_per_tile + b / 2);
     };
     const auto fails = [&](u32 count) {
-        if (*info == 0)
+        if (info != nullptr && *info == 0)
             *info = static_cast<i32>(tile.q * tile_rows + count);
     };
     factor_diagonal_tile({shared.block, shared.solution, shared.inverse, &shared.substitutes}, rows,
@@ -217,10 +242,12 @@ extern "C" __global__ void __launch_bounds__(256)
     const u32 num_p = ceil_div(rows, tile_rows), num_q = ceil_div(n, tile_rows);
     wait_for_work_before();
     u32 q = 0, column = 0; // and the number of the first tile of column q
+    if (thread == 0)
+        shared.claimed = group_index_x() - static_cast<u64>(gridDim.x);
 #pragma unroll 1
     while (true) {
-        if (thread == 0)
-            shared.claimed = count_up(args.progress);
+        if (thread == 0) // a tile of the only column waits for no other
+            shared.claimed = num_q > 1 ? count_up(args.progress) : shared.claimed + gridDim.x;
         workgroup_barrier(); // the claim is in shared memory
         const u32 claimed = static_cast<u32>(shared.claimed);
         const u32 matrix = claimed % batches, number = claimed / batches;
@@ -247,6 +274,7 @@ extern "C" __global__ void __launch_bounds__(256)
                         args.progress + 8 * (1 + matrix * num_p),
                         reinterpret_cast<S *>(args.inverses) +
                             (matrix * num_p + q) * num_blocks * inverse_elements};
-        solve_tile(args, shared, tile, thread, reinterpret_cast<i32 *>(args.info) + matrix);
+        i32 *const info = reinterpret_cast<i32 *>(args.info);
+        solve_tile(args, shared, tile, thread, info == nullptr ? info : info + matrix);
     }
 }

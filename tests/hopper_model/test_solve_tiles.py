@@ -66,7 +66,7 @@ def stacked(shape, dtype):
 
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("dtype", "df")
-@pytest.mark.parametrize(("batches", "n"), [(1, 5), (2, 130), (1, 261)])
+@pytest.mark.parametrize(("batches", "n"), [(1, 5), (2, 92), (2, 130), (1, 261)])
 def test_factors(batches, n, dtype):
     rng = np.random.default_rng(n)
     x = rng.standard_normal((batches, n, n))
@@ -80,6 +80,21 @@ def test_factors(batches, n, dtype):
     assert not info.any()
     np.testing.assert_allclose(a, expected, rtol=0, atol=n * np.finfo(dtype).eps)
     assert np.isnan(whole[:, :, n:]).all()
+
+
+@pytest.mark.parametrize("dtype", "df")
+@pytest.mark.parametrize("reports", [False, True])
+def test_a_matrix_that_is_not_positive_definite(dtype, reports):
+    """Its info is written if there is a place for it."""
+    n = 20
+    whole, a = stacked((2, n, n), dtype)
+    a[...] = np.eye(n)
+    a[1, 11, 11] = a[1, 15, 15] = -1
+    info = np.zeros(2, np.int32)
+    place = whole.ctypes.data, (whole.shape[2], 1, whole[0].size)
+    run(dtype, place, place, info if reports else None, (n, n, 2), factors=True)
+    assert info.tolist() == [0, 12 if reports else 0]
+    np.testing.assert_array_equal(a[0], np.eye(n))
 
 
 @pytest.mark.parametrize("dtype", "df")
