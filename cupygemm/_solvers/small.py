@@ -1,7 +1,7 @@
 """Small matrices: one launch factors all matrices of a stack, and may solve with their factors.
 
-A matrix is held in registers, by 32 threads (``small_system.hpp``), or by groups of 32 threads that
-divide its columns (``small_rows.hpp``).
+A matrix is held in registers, by 16 or 32 threads (``small_system.hpp``), or by groups of as many
+that divide its columns (``small_rows.hpp``).
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _THREADS = 128
 _SIZES = (8, 16, 32)
 _MOST_OF_LARGEST_TYPE = 64
 """The most rows of a matrix of complex128 that fits in the registers of a workgroup."""
-_LANES, _WIDTH = 32, 8
-"""The threads of a group, and its columns."""
+_LANES, _LEAST_LANES, _WIDTH = 32, 16, 8
+"""The threads of a group, those of one of a matrix of few rows, and its columns."""
 
 
 @dataclass(frozen=True)
@@ -39,19 +39,22 @@ class Shape:
     rows : int
         The rows of a lane.
     groups : int
-        The groups of 32 threads, which divide the columns.
+        The groups of threads, which divide the columns.
+    lanes : int
+        The threads of a group.
     matrices : int
         The matrices of a workgroup.
     """
 
     rows: int
     groups: int
+    lanes: int
     matrices: int
 
     @property
     def threads(self) -> int:
         """Return the threads of a workgroup."""
-        return _LANES * self.groups * self.matrices
+        return self.lanes * self.groups * self.matrices
 
     def load(self, kind: KernelKind, dtype: np.dtype[Any], **config: int) -> Launch:
         """Return a kernel for matrices of this shape."""
@@ -61,8 +64,13 @@ class Shape:
 @functools.cache
 def shape_of(n: int) -> Shape:
     """Return how a workgroup divides matrices of `n` rows."""
-    groups = -(-n // _WIDTH)
-    return Shape(-(-n // _LANES), groups, max(_THREADS // (_LANES * groups), 1))
+    groups, lanes = -(-n // _WIDTH), _lanes_of(n)
+    return Shape(-(-n // lanes), groups, lanes, max(_THREADS // (lanes * groups), 1))
+
+
+def _lanes_of(n: int) -> int:
+    """Return how many threads hold the rows of a matrix of `n` rows."""
+    return _LEAST_LANES if n <= _LEAST_LANES else _LANES
 
 
 def is_whole(n: int, dtype: np.dtype[Any]) -> bool:
@@ -141,7 +149,7 @@ def _launch_system(
 ) -> Info:
     columns, batches = extents
     launch = load(SMALL_SYSTEM, dtype, _THREADS, size=_size(n), columns=most)
-    grid = -(-batches // (_THREADS // 32)), 1
+    grid = -(-batches // (_THREADS // _lanes_of(n))), 1
     return reported(batches, lambda info: launch(grid, *starts, info, n, columns, batches, 0))
 
 

@@ -204,6 +204,11 @@ CUPYGEMM_INLINE u32 first_bit(u32 bits) {
 // The index, below 32, of the first of 32 threads for which a condition holds; it holds for some.
 CUPYGEMM_INLINE u32 first_of_32(bool condition) { return first_bit(ballot_of_32(condition)); }
 
+// The same among `lanes` threads that follow each other, 32 or 16.
+template <u32 lanes> CUPYGEMM_INLINE u32 first_of(bool condition) {
+    return first_bit(ballot_of_32(condition) >> (local_thread() % 32 & ~(lanes - 1)));
+}
+
 // The index of the thread with the largest of 32 values; of equal ones, that of least position.
 template <class Word> CUPYGEMM_INLINE u32 largest_of_32(Word value, u32 position) {
 #if CUPYGEMM_NVIDIA
@@ -215,6 +220,33 @@ template <class Word> CUPYGEMM_INLINE u32 largest_of_32(Word value, u32 position
     const bool largest = value == maximum_of_32(value);
     const u32 first = minimum_of_32(largest ? position : ~0u);
     return first_of_32(largest && position == first);
+}
+
+// The largest of the 16 values of each half of 32 threads. Every thread of the 32 must call this.
+template <class Word> CUPYGEMM_INLINE Word maximum_of_16(Word value) {
+    const bool is_upper = (local_thread() & 16) != 0;
+    const Word lower = maximum_of_32(is_upper ? Word{} : value);
+    const Word upper = maximum_of_32(is_upper ? value : Word{});
+    return is_upper ? upper : lower;
+}
+
+CUPYGEMM_INLINE bool has_one_bit_at_most(u32 bits) { return (bits & (bits - 1)) == 0; }
+
+// The same among `lanes` threads that follow each other, 32 or 16: the index is among these.
+template <u32 lanes, class Word> CUPYGEMM_INLINE u32 largest_of(Word value, u32 position) {
+    static_assert(lanes == 16 || lanes == 32, "half of the 32 threads, or all");
+    if constexpr (lanes == 32) {
+        return largest_of_32(value, position);
+    } else {
+        const u32 high = static_cast<u32>(value >> (8 * (sizeof(Word) - 4)));
+        const u32 tied = ballot_of_32(high == maximum_of_16(high)), shift = local_thread() & 16;
+        const bool decided = has_one_bit_at_most(tied & 0xffff) && has_one_bit_at_most(tied >> 16);
+        if (__builtin_expect(decided, 1)) // one thread of each half has the largest high word
+            return first_bit(tied >> shift);
+        const bool largest = value == maximum_of_16(value);
+        const u32 last = maximum_of_16(largest ? ~position : 0);
+        return first_bit(ballot_of_32(largest && ~position == last) >> shift);
+    }
 }
 
 // Whether this is that thread, without its index.
@@ -238,6 +270,15 @@ CUPYGEMM_INLINE u32 from_lane(u32 value, u32 lane) {
 #else
     return static_cast<u32>(__builtin_amdgcn_ds_bpermute(
         static_cast<i32>(((local_thread() & ~31u) | lane) << 2), static_cast<i32>(value)));
+#endif
+}
+
+// The value of one of `lanes` threads that follow each other, a power of two up to 32.
+template <u32 lanes> CUPYGEMM_INLINE u32 word_from_lane_of(u32 value, u32 lane) {
+#if CUPYGEMM_NVIDIA
+    return __shfl_sync(~0u, value, static_cast<int>(lane), lanes);
+#else
+    return from_lane(value, (local_thread() & 31u & ~(lanes - 1)) | lane);
 #endif
 }
 

@@ -59,7 +59,7 @@ def test_cholesky_reads_one_triangle(cp, draw, dtype, n):
 
 
 def test_matrices_that_share_a_workgroup(cp, draw):
-    a = definite(draw, (5, 7, 7), "d")  # four in a workgroup, so that the last has places left
+    a = definite(draw, (5, 7, 7), "d")  # eight in a workgroup, so that it has places left
     assert_like(linalg.cholesky(cp.asarray(a)), np.linalg.cholesky(a))
     assert_like(linalg.det(cp.asarray(a)), np.linalg.det(a), factor=1000)
 
@@ -78,6 +78,23 @@ def test_the_first_minor_that_is_not_positive_is_named(cp, dtype, row):
     definite[1, row:, row:] *= -1
     with pytest.raises(np.linalg.LinAlgError, match=rf"number 1 .*order {row + 1} is not"):
         linalg.cholesky(cp.asarray(definite))
+
+
+@pytest.mark.parametrize(("char", "n"), [("d", 16), ("f", 13)])
+def test_pivots_of_matrices_that_share_a_warp(cp, char, n):
+    """The largest elements of each half are equal in some columns, or nearly."""
+    rng = np.random.default_rng(n)
+    a = rng.integers(-2, 3, (5, n, n)).astype(char) + 3 * np.eye(n, dtype=char)
+    a[1] += np.finfo(char).eps * rng.integers(0, 3, (n, n)).astype(char)
+    a[3] = np.eye(n)[::-1]
+    x = cp.asarray(a)
+    lu, pivots = linalg.lu_factor(x)
+    for i in range(len(a)):
+        expected, order = scipy.linalg.lu_factor(a[i])
+        assert (pivots[i].get() == order).all()
+        assert_like(lu[i], expected, factor=4000)
+    b = a @ np.ones((n, 1), char)
+    assert_like(linalg.solve(x, cp.asarray(b)), np.linalg.solve(a, b), factor=20000)
 
 
 @pytest.mark.parametrize("n", [7, N])
@@ -149,7 +166,8 @@ def test_a_workgroup_has_whole_matrices():
     for n in range(1, 129):
         shape = small.shape_of(n)
         assert 0 <= 8 * shape.groups - n < 8
-        assert 0 <= 32 * shape.rows - n < 32
+        assert 0 <= shape.lanes * shape.rows - n < shape.lanes
+        assert shape.threads % (32 * shape.groups) == 0
         assert shape.threads <= 512
 
 

@@ -71,6 +71,10 @@ template <class S> CUPYGEMM_INLINE S from_lane(S x, u32 lane) {
     return moved(x, [lane](u32 word) { return from_lane(word, lane); });
 }
 
+template <u32 lanes, class S> CUPYGEMM_INLINE S from_lane_of(S x, u32 lane) {
+    return moved(x, [lane](u32 word) { return word_from_lane_of<lanes>(word, lane); });
+}
+
 template <class R> CUPYGEMM_INLINE void compute_now(Complex<R> &x) {
     compute_now(x.re);
     compute_now(x.im);

@@ -20,8 +20,7 @@ struct Shared {
     i32 failed;
 };
 
-// The diagonal elements of a group's columns are in rows top * 32 to top * 32 + 31: row `top` of
-// each lane. Code for one `top` leaves out the rows above, and chooses no registers at run time.
+// The diagonal elements of a group's columns are all in row `top` of the lanes. Code for one `top` leaves out the rows above, and chooses no registers at run time.
 // But in complex128, 1024 matrices of 64 rows take 160 us with one code for all places of the
 // diagonal, and 192 us with one for each (measured, H200, 2026-11-27).
 constexpr bool has_code_by_top = rows == 1 || sizeof(S) < 16;
@@ -33,14 +32,14 @@ constexpr bool has_code_by_top = rows == 1 || sizeof(S) < 16;
 // computed. So the chain from pivot to pivot has a root and two products, and no exchange.
 template <u32 top> CUPYGEMM_INLINE i32 factor_column(const Place &at, S (&mine)[rows][width], u32 k,
                                                      R &pivot, S (&column)[height]) {
-    const u32 j = at.first + k, diagonal = at.first % 32 + k; // the lane that has row j
+    const u32 j = at.first + k, diagonal = at.first % lanes + k; // the lane that has row j
     const bool is_positive = pivot > 0;
     const R inverse = inverse_square_root(pivot), near = pivot * inverse; // NaN if negative
     const R root = fma_of(fma_of(-near, near, pivot), inverse / 2, near);
     S next{};
     if (k + 1 < width) {
-        next = times(from_lane(mine[top][k], diagonal + 1), inverse);
-        const R corner = from_lane(real_part(mine[top][(k + 1) % width]), diagonal + 1);
+        next = times(from_lane_of<lanes>(mine[top][k], diagonal + 1), inverse);
+        const R corner = from_lane_of<lanes>(real_part(mine[top][(k + 1) % width]), diagonal + 1);
         pivot = real_part(minus_product(of_real<S>(corner), next, conjugated(next)));
     }
 #pragma unroll
@@ -54,7 +53,8 @@ template <u32 top> CUPYGEMM_INLINE i32 factor_column(const Place &at, S (&mine)[
 #pragma unroll
     for (u32 c = 1; c < width; ++c)
         if (c > k) {
-            const S below = c == k + 1 ? next : from_lane(mine[top][k], at.first % 32 + c);
+            const S below =
+                c == k + 1 ? next : from_lane_of<lanes>(mine[top][k], at.first % lanes + c);
             const S across = conjugated(below);
 #pragma unroll
             for (u32 i = top; i < rows; ++i)
@@ -91,11 +91,11 @@ CUPYGEMM_INLINE i32 factor_column_of_any_top(const Place &at, S (&mine)[rows][wi
 template <u32 top = 0>
 CUPYGEMM_INLINE i32 factor_columns(const Place &at, S (&mine)[rows][width], u32 n, Panel &panel) {
     if constexpr (has_code_by_top && top + 1 < rows)
-        if (at.first / 32 != top)
+        if (at.first / lanes != top)
             return factor_columns<top + 1>(at, mine, n, panel);
     R pivot{}; // the next one, where the code knows its row
     if constexpr (has_code_by_top)
-        pivot = from_lane(real_part(mine[top][0]), at.first % 32);
+        pivot = from_lane_of<lanes>(real_part(mine[top][0]), at.first % lanes);
     i32 failed = 0;
 #pragma unroll
     for (u32 k = 0; k < width; ++k)
@@ -114,7 +114,7 @@ CUPYGEMM_INLINE i32 factor_columns(const Place &at, S (&mine)[rows][width], u32 
 template <u32 top = 0>
 CUPYGEMM_INLINE void update(const Place &at, S (&mine)[rows][width], const Panel &panel) {
     if constexpr (has_code_by_top && top + 1 < rows)
-        if (at.first / 32 != top)
+        if (at.first / lanes != top)
             return update<top + 1>(at, mine, panel);
 #pragma unroll 2
     for (u32 k = 0; k < width; ++k) {
@@ -144,7 +144,7 @@ cupygemm_small_cholesky(const cupygemm::SmallCholeskyArgs args) {
     S mine[rows][width];
     at.load<width>(reinterpret_cast<const S *>(args.a) + at.matrix * args.a_next, args.a_row, n,
                    at.first, n, mine, at.first); // not the rows above the diagonal
-    if (local_thread() % per_matrix == 0)
+    if (at.is_first())
         shared.failed = 0;
     workgroup_barrier(); // no column has failed yet, and every matrix has been loaded
 #pragma unroll 1
@@ -163,6 +163,6 @@ cupygemm_small_cholesky(const cupygemm::SmallCholeskyArgs args) {
 #pragma unroll
     for (u32 i = 0; i < rows; ++i)
         at.store(l, args.l_row, n, at.row(i), mine[i]);
-    if (at.inside && local_thread() % per_matrix == 0)
+    if (at.inside && at.is_first())
         report(args.info, at.matrix, shared.failed);
 }

@@ -104,8 +104,8 @@ CUPYGEMM_INLINE void invert_columns(const Place &at, Elements &mine, u32 n, Bloc
 #pragma unroll
     for (u32 k = 0; k < width; ++k) {
         const u32 j = at.first + k;
-        const R scale = from_lane(own.scale, k);
-        const S over = from_lane(own.over, k);
+        const R scale = from_lane_of<lanes>(own.scale, k);
+        const S over = from_lane_of<lanes>(own.over, k);
         S factor[rows];
 #pragma unroll
         for (u32 i = 0; i < rows; ++i) {
@@ -243,7 +243,7 @@ cupygemm_small_inverse(const cupygemm::SmallInverseArgs args) {
 #pragma unroll
     for (u32 i = 0; i < rows; ++i)
         mine.position[i] = at.row(i);
-    if (local_thread() % per_matrix == 0)
+    if (at.is_first())
         shared.failed = 0;
     workgroup_barrier(); // no column has failed yet
     factor(at, mine, n, shared);
@@ -251,6 +251,6 @@ cupygemm_small_inverse(const cupygemm::SmallInverseArgs args) {
     invert_lower(at, mine, n, shared);
     multiply(at, mine, n, shared);
     store(args, at, mine, shared);
-    if (at.inside && local_thread() % per_matrix == 0)
+    if (at.inside && at.is_first())
         report(args.info, at.matrix, shared.failed);
 }

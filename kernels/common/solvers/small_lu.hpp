@@ -84,8 +84,8 @@ template <u32 pitch> CUPYGEMM_INLINE void solve_rows(const Place &at, Elements &
     for (u32 k = steps; k-- > 0;) {
         const u32 j = first + k;
         Divisor diagonal = own;
-        diagonal.scale = from_lane(own.scale, k);
-        diagonal.over = from_lane(own.over, k);
+        diagonal.scale = from_lane_of<lanes>(own.scale, k);
+        diagonal.over = from_lane_of<lanes>(own.over, k);
         S above[rows];
 #pragma unroll
         for (u32 i = 0; i < rows; ++i)
@@ -171,7 +171,7 @@ cupygemm_small_lu(const cupygemm::SmallLuArgs args) {
 #pragma unroll
     for (u32 i = 0; i < rows; ++i)
         mine.position[i] = at.row(i);
-    if (local_thread() % per_matrix == 0)
+    if (at.is_first())
         shared.failed = 0;
     workgroup_barrier(); // no column has failed yet, and every matrix has been loaded
     factor(args, shared, at, mine);
@@ -179,6 +179,6 @@ cupygemm_small_lu(const cupygemm::SmallLuArgs args) {
         solve(args, shared, at, mine);
     else
         store(args, at, mine);
-    if (at.inside && local_thread() % per_matrix == 0)
+    if (at.inside && at.is_first())
         report(args.info, at.matrix, shared.failed);
 }

@@ -70,10 +70,11 @@ CUPYGEMM_INLINE i32 factor_column(const Place &at, Elements &mine, u32 k, u32 n,
                                   S (&multipliers)[height], Pivot &found) {
     const u32 j = at.first + k;
     const Candidate own(mine, k, j, n);
-    const u32 leader = largest_of_32(own.rank, own.position);
-    const R scale = from_lane(own.scale, leader);
-    const S over = from_lane(own.over, leader);
-    const Pivot pivot = {leader + 32 * from_lane(own.i, leader), from_lane(own.position, leader)};
+    const u32 leader = largest_of<lanes>(own.rank, own.position);
+    const R scale = from_lane_of<lanes>(own.scale, leader);
+    const S over = from_lane_of<lanes>(own.over, leader);
+    const Pivot pivot = {leader + lanes * word_from_lane_of<lanes>(own.i, leader),
+                         word_from_lane_of<lanes>(own.position, leader)};
     mine.swap(at, pivot, j);
     S factor[rows];
 #pragma unroll
@@ -89,7 +90,7 @@ CUPYGEMM_INLINE i32 factor_column(const Place &at, Elements &mine, u32 k, u32 n,
 #pragma unroll
     for (u32 c = 1; c < width; ++c)
         if (c > k) {
-            const S across = from_lane(own.row[c], leader);
+            const S across = from_lane_of<lanes>(own.row[c], leader);
 #pragma unroll
             for (u32 i = 0; i < rows; ++i)
                 mine.value[i][c] = minus_product(mine.value[i][c], factor[i], across);

@@ -1,6 +1,7 @@
 // The threads of a workgroup that factors small matrices, each of them in registers.
 //
 // A group of 32 threads has 8 columns of a matrix; a lane has the rows lane, lane + 32, and so on.
+// Of matrices of at most 16 rows, 32 threads have the same columns of two: a group has 16 threads.
 // So a column belongs to one group, which finds its pivot and its multipliers by itself. It factors
 // its 8 columns, one after the other, and publishes their multipliers in shared memory; the groups
 // behind it update theirs with all 8. A workgroup takes several matrices if they are small; all are
@@ -23,9 +24,9 @@ using R = Real<S>;
 using W = Word<S>;
 constexpr u32 rows = Config::rows; // of a lane
 constexpr u32 groups = Config::groups, threads = Config::threads;
-constexpr u32 width = 8, height = rows * 32, per_matrix = groups * 32;
-constexpr u32 matrices = threads / per_matrix;
-static_assert(threads % per_matrix == 0, "a workgroup must have whole matrices");
+constexpr u32 width = 8, lanes = groups * width <= 16 ? 16 : 32, height = rows * lanes;
+constexpr u32 matrices = threads / (groups * lanes);
+static_assert(threads % (groups * 32) == 0, "a workgroup must have whole matrices");
 
 // A column waits for latency, so an SM should hold many workgroups: as many as leave a thread some
 // registers beside its elements: these suffice for nearly all else.
@@ -73,15 +74,16 @@ struct Place {
 
     CUPYGEMM_INLINE explicit Place(i32 batches) {
         const u32 thread = local_thread();
-        lane = thread % 32;
-        slot = thread / per_matrix;
-        group = thread % per_matrix / 32;
+        lane = thread % lanes;
+        slot = thread / (groups * 32) * (32 / lanes) + thread % 32 / lanes;
+        group = thread / 32 % groups;
         first = group * width;
         matrix = static_cast<i32>(group_index_x() * matrices + slot);
         inside = matrix < batches;
     }
 
-    CUPYGEMM_INLINE u32 row(u32 i) const { return lane + 32 * i; }
+    CUPYGEMM_INLINE u32 row(u32 i) const { return lane + lanes * i; }
+    CUPYGEMM_INLINE bool is_first() const { return lane == 0 && group == 0; } // of the matrix
 
     // Load `count` columns from column `from` on of rows `top` to n; zeros elsewhere.
     template <u32 count> CUPYGEMM_INLINE void load(const S *a, i64 row_stride, u32 n, u32 from,
@@ -132,9 +134,9 @@ CUPYGEMM_INLINE S of_row(const S (&elements)[rows][width], u32 k, u32 row) {
 #pragma unroll
     for (u32 i = 1; i < rows; ++i) {
         const S other = elements[i][k]; // in a register, and not chosen by its address
-        element = row / 32 == i ? other : element;
+        element = row / lanes == i ? other : element;
     }
-    return from_lane(element, row % 32);
+    return from_lane_of<lanes>(element, row % lanes);
 }
 
 } // namespace cupygemm

@@ -1,4 +1,5 @@
-// Solves small systems, A X = B with at most 32 rows and few right-hand sides, one per 32 lanes.
+// Solves small systems, A X = B with at most 32 rows and few right-hand sides, one per 32 lanes, or
+// one per 16 lanes if it has at most 16 rows.
 //
 // A lane holds a row of A and of B in registers. As in lu_panel.hpp no row moves: a lane knows the
 // position of its row. The rows of the pivots go from lane to lane. Rows that pad the matrix are
@@ -21,20 +22,22 @@ using S = Config::Scalar;
 using R = Real<S>;
 using W = Word<S>;
 constexpr u32 threads = Config::threads, size = Config::size, most = Config::columns;
-static_assert(size <= 32, "a lane must have one row");
+constexpr u32 lanes = size <= 16 ? 16 : 32;
+static_assert(size <= lanes, "a lane must have one row");
 
 } // namespace cupygemm
 
 CUPYGEMM_KERNEL(cupygemm::Config::threads)
 cupygemm_small_system(const cupygemm::SystemArgs args) {
     using namespace cupygemm;
-    const u32 lane = local_thread() % 32, n = args.n, columns = args.columns;
-    const u32 matrix = group_index_x() * (threads / 32) + local_thread() / 32;
-    if (matrix >= static_cast<u32>(args.batches))
-        return;
-    const S *const a = reinterpret_cast<const S *>(args.a) + static_cast<i64>(matrix) * n * n;
-    const S *const b = reinterpret_cast<const S *>(args.b) + static_cast<i64>(matrix) * n * columns;
-    S *const x = reinterpret_cast<S *>(args.x) + static_cast<i64>(matrix) * n * columns;
+    const u32 lane = local_thread() % lanes, columns = args.columns;
+    const u32 matrix = group_index_x() * (threads / lanes) + local_thread() / lanes;
+    const bool inside = matrix < static_cast<u32>(args.batches); // others have no rows
+    const i64 first = static_cast<i64>(matrix) * args.n;
+    const u32 n = inside ? args.n : 0;
+    const S *const a = reinterpret_cast<const S *>(args.a) + first * args.n;
+    const S *const b = reinterpret_cast<const S *>(args.b) + first * columns;
+    S *const x = reinterpret_cast<S *>(args.x) + first * columns;
     S row[size], right[most];
 #pragma unroll
     for (u32 k = 0; k < size; ++k) {
@@ -53,9 +56,9 @@ cupygemm_small_system(const cupygemm::SystemArgs args) {
         const S element = row[j];
         const W rank = bits_of(magnitude(element)) & (~static_cast<W>(0) >> 1);
         const bool active = position >= j;
-        const u32 leader = largest_of_32(active ? rank : 0, active ? position : ~0u);
-        const u32 was = from_lane(position, leader);
-        const S pivot = from_lane(element, leader);
+        const u32 leader = largest_of<lanes>(active ? rank : 0, active ? position : ~0u);
+        const u32 was = word_from_lane_of<lanes>(position, leader);
+        const S pivot = from_lane_of<lanes>(element, leader);
         const bool zero = magnitude(pivot) == 0;
         zeros |= static_cast<u32>(zero) << j;
         position = position == was ? j : position == j ? was : position;
@@ -63,19 +66,19 @@ cupygemm_small_system(const cupygemm::SystemArgs args) {
         const S factor = position > j && !zero ? divisor.under(element) : S{};
 #pragma unroll
         for (u32 k = j + 1; k < size; ++k)
-            row[k] = minus_product(row[k], factor, from_lane(row[k], leader));
+            row[k] = minus_product(row[k], factor, from_lane_of<lanes>(row[k], leader));
 #pragma unroll
         for (u32 c = 0; c < most; ++c)
-            right[c] = minus_product(right[c], factor, from_lane(right[c], leader));
+            right[c] = minus_product(right[c], factor, from_lane_of<lanes>(right[c], leader));
     }
 #pragma unroll
     for (u32 j = size; j-- > 0;) {
         const S element = row[j];
-        const u32 owner = first_of_32(position == j);
-        const Divisor diagonal(from_lane(element, owner));
+        const u32 owner = first_of<lanes>(position == j);
+        const Divisor diagonal(from_lane_of<lanes>(element, owner));
 #pragma unroll
         for (u32 c = 0; c < most; ++c) {
-            const S solved = diagonal.under(from_lane(right[c], owner));
+            const S solved = diagonal.under(from_lane_of<lanes>(right[c], owner));
             right[c] = position == j
                            ? solved
                            : minus_product(right[c], position < j ? element : S{}, solved);
@@ -86,6 +89,6 @@ cupygemm_small_system(const cupygemm::SystemArgs args) {
         if (position < n && c < columns)
             x[position * columns + c] = right[c];
     const i32 failed = zeros == 0 ? 0 : static_cast<i32>(first_bit(zeros)) + 1;
-    if (lane == 0)
+    if (inside && lane == 0)
         report(args.info, static_cast<i32>(matrix), failed);
 }

@@ -79,8 +79,10 @@ inline double rsqrt(double x) { return 1 / __builtin_sqrt(x); }
 inline float rsqrtf(float x) { return 1 / __builtin_sqrtf(x); }
 inline void __syncthreads() { hopper_model::hopper_syncthreads(); }
 inline void __syncwarp() { hopper_model::hopper_syncwarp(); }
-inline unsigned __shfl_sync(unsigned, unsigned value, int lane) {
-    return hopper_model::hopper_shuffle(value, static_cast<unsigned>(lane));
+inline unsigned __shfl_sync(unsigned, unsigned value, int lane, int width = 32) {
+    const unsigned inside = static_cast<unsigned>(width) - 1, own = threadIdx.x % 32;
+    return hopper_model::hopper_shuffle(value,
+                                        (own & ~inside) | (static_cast<unsigned>(lane) & inside));
 }
 inline unsigned __ballot_sync(unsigned, int condition) {
     return hopper_model::hopper_ballot(condition != 0);
