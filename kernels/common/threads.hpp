@@ -282,6 +282,19 @@ template <u32 lanes> CUPYGEMM_INLINE u32 word_from_lane_of(u32 value, u32 lane) 
 #endif
 }
 
+#if CUPYGEMM_NVIDIA
+// Store to global memory by one instruction, which the compiler does not divide.
+CUPYGEMM_INLINE void store_16_bytes(void *to, const u32 (&words)[4]) {
+    asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(words[0]), "r"(words[1]),
+                 "r"(words[2]), "r"(words[3])
+                 : "memory");
+}
+CUPYGEMM_INLINE void store_16_bytes(void *to, const u64 (&words)[2]) {
+    asm volatile("st.global.v2.b64 [%0], {%1, %2};" ::"l"(to), "l"(words[0]), "l"(words[1])
+                 : "memory");
+}
+#endif
+
 // Store a word to shared memory. NVIDIA's compiler joins stores of neighbours, and then moves
 // numbers between registers, at every step of a loop, so that those of one store lie side by side.
 template <class Word> CUPYGEMM_INLINE void store_alone(Word *place, Word word) {

@@ -66,6 +66,23 @@ CUPYGEMM_INLINE void store_vectors(const S (&from)[width], S *to) {
     }
 }
 
+// The same, where another branch stores elements one by one. NVIDIA's compiler would have both
+// branches store the first ones so.
+CUPYGEMM_INLINE void store_whole_vectors(const S (&from)[width], S *to) {
+#if CUPYGEMM_NVIDIA
+#pragma unroll
+    for (u32 k = 0; k < width; k += Vector::count) {
+        W words[16 / sizeof(W)];
+#pragma unroll
+        for (u32 c = 0; c < Vector::count; ++c)
+            to_words(from[k + c], words + c * Parts<S>::words);
+        store_16_bytes(to + k, words);
+    }
+#else
+    store_vectors(from, to);
+#endif
+}
+
 // Which part of which matrix a thread has.
 struct Place {
     u32 lane, slot, group, first; // first: the first column of the group
@@ -108,12 +125,16 @@ struct Place {
     }
 
     // Store the columns of the group in a row of n.
+    template <bool divides_none = true>
     CUPYGEMM_INLINE void store(S *a, i64 row_stride, u32 n, u32 row, const S (&from)[width]) const {
         S *const to = a + row * static_cast<u32>(row_stride) + first;
         if (!inside || row >= n)
             return;
         if (first + width <= n && aligned(a, row_stride)) {
-            store_vectors(from, to);
+            if constexpr (divides_none)
+                store_whole_vectors(from, to);
+            else
+                store_vectors(from, to);
             return;
         }
 #pragma unroll

@@ -324,7 +324,7 @@ store(const Place &at, const Elements &mine, const u32 (&position)[rows], u64 to
             const bool inside = is_lower ? column < row : column >= row;
             of[c] = inside ? mine.value[i][c] : of_real<S>(is_lower && column == row ? 1 : 0);
         }
-        at.store(reinterpret_cast<S *>(to), to_row, columns, position[i], of);
+        at.store<false>(reinterpret_cast<S *>(to), to_row, columns, position[i], of);
     }
 }
 
