@@ -99,6 +99,23 @@ def test_first_parts_of_a_panel_are_applied_beside_its_last(
         np.testing.assert_allclose(got[:k, k:], behind, rtol=0, atol=1e-11)
 
 
+def test_first_parts_are_applied_early_beside_an_identity(
+    cp, device, draw, small_blocks, monkeypatch
+):
+    limits = replace(blocks.LIMITS, beside_lu=100_000, early=100_000)
+    monkeypatch.setattr(blocks, "LIMITS", limits)
+    monkeypatch.setattr(lu, "_pays_early", lambda a: True)
+    early, found = lu._early, []
+    monkeypatch.setattr(lu, "_early", lambda *args: found.append(early(*args)) or found[-1])
+    a = definite(draw, (80, 80), "d")
+    on_device = cp.asarray(a)
+    cp.cuda.Device().synchronize()
+    with emulator.checks(stream_races="error") if device.emulated else nullcontext():
+        inverse = linalg.inv(on_device).get()
+    assert any(found)
+    np.testing.assert_allclose(inverse, np.linalg.inv(a), rtol=0, atol=1e-11)
+
+
 @pytest.mark.covering
 @pytest.mark.parametrize("mode", ["reduced", "complete"])
 @pytest.mark.parametrize("shape", [(90, 90), (97, 71), (60, 64)], ids=str)
