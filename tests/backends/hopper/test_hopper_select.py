@@ -67,8 +67,9 @@ def test_large_products_share_tiles_in_clusters_and_small_ones_split():
 
 
 def test_tiles_that_fill_the_gpu_unevenly_are_cut():
-    odd = replace(PROBLEM, m=5120, n=5120, k=5120)
-    selection = select(odd, ARCH, CONFIGS)
+    """It is the fastest of the measured kernels (H200, 2026-11-22): 332 us, 339 without cuts."""
+    odd = replace(PROBLEM, m=11968, n=1048, k=9040, b_major="k")
+    selection = select(odd, ARCH)
     assert selection.config.stream_k * selection.config.cluster_size == ARCH.num_sms
     assert "dealt evenly" in selection.reason
     assert launch_grid(selection.config, 1, ARCH.num_sms)[0] == ARCH.num_sms
