@@ -28,9 +28,11 @@ array([[3., 3.],
 
 from __future__ import annotations
 
+import importlib
 import os
+from types import ModuleType
+from typing import TYPE_CHECKING
 
-from cupygemm import linalg
 from cupygemm._plan.explanation import Explanation
 from cupygemm._products.accelerate import accelerate
 from cupygemm._products.accelerate import register as register_functions
@@ -42,10 +44,12 @@ from cupygemm._products.matmul import explain, matmul
 from cupygemm._products.products import dot, inner, outer, tensordot, vdot
 from cupygemm._products.scaled import scaled_matmul
 from cupygemm._request.containers import register as register_containers
-from cupygemm._solvers.replacements import FUNCTIONS as SOLVERS_OF_CUPY
 from cupygemm._tuning.tune import Tuned, tune
 from cupygemm._tuning.warmup import warmup
 from cupygemm._version import __version__
+
+if TYPE_CHECKING:
+    from cupygemm import linalg
 
 __all__ = [
     "Explanation",
@@ -76,7 +80,19 @@ __all__ = [
 
 register_containers("dask", "cupygemm._distributed.dask_products")
 register_containers("cupyx", "cupygemm._distributed.device_arrays", "index_map")
-register_functions(SOLVERS_OF_CUPY)
+register_functions("cupygemm._solvers.replacements")
+
+
+def __getattr__(name: str) -> ModuleType:
+    """Import `linalg` when it is first used: its solvers are a quarter of this package."""
+    if name == "linalg":
+        return importlib.import_module("cupygemm.linalg")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
 
 if os.environ.get("CUPYGEMM_EMULATE"):
     from cupygemm import emulator

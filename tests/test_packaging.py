@@ -110,6 +110,23 @@ def test_importing_the_package_imports_no_cupy(site: Path) -> None:
     assert run_outside(site, code) == "False"
 
 
+def test_solvers_are_imported_when_they_are_used(site: Path) -> None:
+    code = (
+        "import cupygemm, sys\n"
+        "solvers = lambda: any(name.startswith('cupygemm._solvers') for name in sys.modules)\n"
+        "print(solvers(), 'linalg' in dir(cupygemm), cupygemm.linalg.solve.__name__, solvers())"
+    )
+    assert run_outside(site, code) == "False True solve True"
+
+
+def test_a_block_replaces_the_solvers_of_cupy_too(site: Path) -> None:
+    code = (
+        "import cupygemm, cupygemm._products.accelerate as accelerate\n"
+        "print('solve' in [function.name for function in accelerate.replaced_functions()])"
+    )
+    assert run_outside(site, code) == "True"
+
+
 def test_another_checkouts_environment_leaves_a_clone_its_own_kernels(tmp_path: Path) -> None:
     """PYTHONPATH puts the clone's package first; its kernels must be the clone's, too."""
     clone = tmp_path / "clone"

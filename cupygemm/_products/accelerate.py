@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import functools
+import importlib
 import pkgutil
 import sys
 import threading
@@ -129,17 +130,20 @@ PRODUCTS = (
 Dask's are replaced where the program has imported Dask. They build the graph of a product, so it is
 the block around that call which counts, wherever the graph is computed.
 """
-_registered: list[CupyFunction] = []
+_registered: list[str] = []
 
 
-def register(functions: Iterable[CupyFunction]) -> None:
-    """Add functions of CuPy that blocks replace."""
-    _registered.extend(functions)
+def register(module: str) -> None:
+    """Add the ``FUNCTIONS`` of a module, which blocks replace; the first block imports it."""
+    _registered.append(module)
 
 
 def replaced_functions() -> tuple[CupyFunction, ...]:
     """Return the functions of CuPy that a block replaces."""
-    return (*PRODUCTS, *_registered)
+    functions: list[CupyFunction] = list(PRODUCTS)
+    for module in _registered:
+        functions += importlib.import_module(module).FUNCTIONS
+    return tuple(functions)
 
 
 @contextlib.contextmanager
