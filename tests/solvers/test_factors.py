@@ -201,6 +201,8 @@ def test_errors(cp):
         linalg.lu_solve((square, cp.zeros(2, "int32")), square)
 
 
+# SciPy warns from version 1.18 on.
+@pytest.mark.filterwarnings("ignore:Calling .* with arguments of dtype:DeprecationWarning")
 @pytest.mark.parametrize("dtype", ["float16", "bool", "int8", "uint16", "int32"])
 def test_types_are_those_of_scipy(cp, dtype):
     """Types of at most 16 bits are factored in float32, and wide integers in float64."""
