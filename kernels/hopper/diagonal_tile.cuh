@@ -70,10 +70,10 @@ CUPYGEMM_INLINE bool is_exact(const S (&x)[block], u32 lane) {
     return __ballot_sync(~0u, !fits) == 0;
 }
 
-// Factor the tile, whose first `columns` are inside the matrix, by all warps: the first one with two places for blocks. `stored(x, b)` stores a
-// lane's elements of block b of the factor, `inverted(b)` the inverse on its diagonal, `counts(b)`
-// says that all warps have done so with the blocks before b, and `fails(column)` that a pivot is
-// not positive.
+// Factor the tile, whose first `columns` are inside the matrix, by all warps: the first one with
+// two places for blocks. `stored(x, b)` stores a lane's elements of block b of the factor,
+// `inverted(b)` the inverse on its diagonal, `counts(b)` says that all warps have done so with the
+// blocks before b, and `fails(column)` that a pivot is not positive.
 template <u32 places, class Store, class Invert, class Count, class Fail>
 CUPYGEMM_INLINE void factor_diagonal_tile(const DiagonalShared &shared, RowsOfTile<places> &tile,
                                           u32 columns, const Store &stored, const Invert &inverted,

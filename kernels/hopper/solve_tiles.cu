@@ -8,12 +8,13 @@
 //
 //   claim a tile | products with other tiles, when these are finished | blocks of columns | ...
 //
-// Thread blocks claim tiles column by column, or take them in turn if there is one column. A tile waits only for tiles that were claimed before
-// it, so any number of resident thread blocks makes progress. Each row of tiles has a counter of
-// its finished slabs of 16 columns. In a factorisation, the tile on the diagonal is factored
-// instead (diagonal_tile.cuh). It and the two tiles below it are stored slab by slab, since the
-// next tile on the diagonal and the one below wait for them: those are updated, and tiles are
-// solved (tile_below.cuh), while the first is factored.
+// Thread blocks claim tiles column by column, or take them in turn if there is one column. A tile
+// waits only for tiles that were claimed before it, so any number of resident thread blocks makes
+// progress. Each row of tiles has a counter of its finished slabs of 16 columns. In a
+// factorisation, the tile on the diagonal is factored instead (diagonal_tile.cuh). It and the two
+// tiles below it are stored slab by slab, since the next tile on the diagonal and the one below
+// wait for them: those are updated, and tiles are solved (tile_below.cuh), while the first is
+// factored.
 //
 // A tile is solved by blocks of 8 columns, with the inverses of T's blocks on the diagonal if these
 // are accurate; otherwise, one thread substitutes each row. Products do the rest. The sums of an
@@ -32,8 +33,8 @@ struct SolveTilesArgs {
     i64 source_row, source_column, source_stride;
     u64 t;
     i64 t_row, t_column, t_stride;
-    // u64 counters: claimed tiles, and finished slabs of each matrix and row of tiles. They are zeros
-    // before, unless there is one column of tiles.
+    // u64 counters: claimed tiles, and finished slabs of each matrix and row of tiles. They are
+    // zeros before, unless there is one column of tiles.
     u64 progress;
     u64 inverses; // of the 8 x 8 blocks on the diagonal of the factors
     u64 info;     // i32 for each matrix, or 0: becomes 1 + the first column that is not positive

@@ -20,9 +20,10 @@ struct Shared {
     i32 failed;
 };
 
-// The diagonal elements of a group's columns are all in row `top` of the lanes. Code for one `top` leaves out the rows above, and chooses no registers at run time.
-// But in complex128, 1024 matrices of 64 rows take 160 us with one code for all places of the
-// diagonal, and 192 us with one for each (measured, H200, 2026-11-27).
+// The diagonal elements of a group's columns are all in row `top` of the lanes. Code for one `top`
+// leaves out the rows above, and chooses no registers at run time. But in complex128, 1024 matrices
+// of 64 rows take 160 us with one code for all places of the diagonal, and 192 us with one for each
+// (measured, H200, 2026-11-27).
 constexpr bool has_code_by_top = rows == 1 || sizeof(S) < 16;
 
 // Factor column k of a group. Returns 1 + the column of the matrix if it is not positive, or 0. The
