@@ -2,7 +2,8 @@
 
 Common mistakes of a kernel give a product that is right for something else: of an operand that is
 read in the other order of memory or with a wrong leading dimension, of elements along k that do not
-belong together, of a part of k only, of some of k twice, with a factor, without a conjugation. Some
+belong together, of a part of k only, of some of k twice, with a factor or a number added, without a
+conjugation. Or the result is rounded in a way that nobody asked for (`narrow`). Some
 wrong elements are drawn and compared with each of these. A product is named only if all of them
 agree with it, within the error that the right product is allowed.
 """
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 
 from cupygemm._numerics.error_bounds import of_rounding
 from cupygemm._numerics.leading_dimension import Operand, find, stored_with
+from cupygemm._numerics.narrow import name_rounding, of_operands
 from cupygemm._numerics.orders import of_k
 
 Array = NDArray[Any]
@@ -98,6 +100,14 @@ def name_other_product(
 
     with np.errstate(all="ignore"):
         asked = drawn(first, second)
+        dtypes = first.dtype, actual.dtype
+        if text := name_rounding(
+            asked.rows, asked.columns, asked.actual, asked.reference, asked.bound, dtypes
+        ):
+            return [f"  the wrong elements {text}"]
+        error = np.abs(asked.actual - asked.reference) / asked.tolerance(asked.reference)
+        if np.median(error) < _CLEAR:
+            return []
         for text, a, b in _other_operands(first, second):
             other = drawn(a, b)
             if other.are((other.rows * other.columns).sum(-1)):
@@ -108,10 +118,7 @@ def name_other_product(
         if actual.ndim == 2 and (ld := _stored_leading_dimension(asked, places, reference, bound)):
             apart = f"{ld} elements apart in memory, not {shape[-1]} (its leading dimension)"
             return [f"  the product is stored with rows {apart}"]
-        error = np.abs(asked.actual - asked.reference) / asked.tolerance(asked.reference)
-        if np.median(error) < _CLEAR:
-            return []
-        return _name_part(asked) or _name_factor(asked)
+        return _name_part(asked) or _name_factor(asked) or _name_offset(asked)
 
 
 def _draw(wrong: Array, first: Array, second: Array) -> tuple[Array, ...] | None:
@@ -144,6 +151,7 @@ def _other_operands(first: Array, second: Array) -> Iterator[tuple[str, Array, A
     yield order.format("the first operand read"), _reordered(first), second
     yield order.format("the second operand read"), first, _reordered(second)
     yield order.format("both operands read"), _reordered(first), _reordered(second)
+    yield from of_operands(first, second)
     if "c" in (first.dtype.kind, second.dtype.kind):
         yield "with the first operand conjugated", first.conj(), second
         yield "with the second operand conjugated", first, second.conj()
@@ -221,6 +229,16 @@ def _name_factor(drawn: _Drawn) -> list[str]:
     if not np.isfinite(ratio) or ratio == 0 or not drawn.are(ratio * drawn.reference):
         return []
     return [f"  the wrong elements are {ratio:.3g} times what they should be"]
+
+
+def _name_offset(drawn: _Drawn) -> list[str]:
+    """Name a number that is added to all elements."""
+    offset = np.median((drawn.actual - drawn.reference).real)
+    if offset == 0 or not drawn.are(drawn.reference + offset):
+        return []
+    sign, size = ("more", offset) if offset > 0 else ("less", -offset)
+    cause = "is it a bias, or what the array held before?"
+    return [f"  the wrong elements are {size:.3g} {sign} than they should be: {cause}"]
 
 
 def _name_part(drawn: _Drawn) -> list[str]:

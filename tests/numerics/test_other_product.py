@@ -115,16 +115,57 @@ def test_factors(case):
     assert "the wrong elements are 4 times what they should be" in said(half)
 
 
+def test_an_offset(case):
+    _, _, right, said = case
+    assert "the wrong elements are 7 more than they should be" in said(right + 7)
+    assert "the wrong elements are 3 less than they should be" in said(right - 3)
+
+
+@pytest.mark.parametrize("fused", [True, False])
+@pytest.mark.parametrize("dtype", ["f2", ml_dtypes.bfloat16])
+def test_sums_in_the_type_of_the_operands(dtype, fused):
+    x1, x2 = operands(dtype, exact=False, shapes=((32, 512), (512, 32)))
+    sums = np.zeros((32, 32), dtype)
+    for a, b in zip(x1.T, x2, strict=True):
+        term = np.outer(a.astype("f8"), b.astype("f8"))
+        sums = (sums.astype("f8") + (term if fused else term.astype(dtype))).astype(dtype)
+    text = message(sums, x1, x2, exact=False)
+    assert f"are sums that were rounded to {np.dtype(dtype).name} at each step" in text
+
+
+def test_truncation():
+    x1, x2 = operands(ml_dtypes.bfloat16, exact=False)
+    right = testing.reference_matmul(x1, x2).astype("f4")
+    cut = (right.view("u4") >> 16).astype("u2").view(ml_dtypes.bfloat16)
+    assert "are truncated to bfloat16, not rounded" in message(cut, x1, x2, exact=False)
+    away = ((right.view("u4") >> 16) + 1).astype("u2").view(ml_dtypes.bfloat16)
+    assert "truncated" not in message(away, x1, x2, exact=False)
+
+
+def test_narrow_operands():
+    x1, x2 = operands("f4", exact=False)
+    for dtype in ("f2", ml_dtypes.bfloat16):
+        wrong = testing.reference_matmul(*(x.astype(dtype).astype("f4") for x in (x1, x2)))
+        text = message(wrong.astype("f4"), x1, x2, exact=False)
+        assert f"with the operands rounded to {np.dtype(dtype).name}" in text
+    cut = ((x.view("u4") & 0xFFFF0000).view("f4") for x in (x1, x2))
+    text = message(testing.reference_matmul(*cut).astype("f4"), x1, x2, exact=False)
+    assert "with the operands truncated to bfloat16" in text
+
+
 def test_no_cause_is_named_without_one(case):
     _, _, right, said = case
     noise = np.random.default_rng(1).integers(-30, 30, right.shape)
     several = np.where(np.arange(N) % 2, 2 * right, -right)
-    for wrong in (right + noise, several, np.where(noise > 20, right + 9, right)):
+    offset = np.where(noise > 20, right + 9, right)
+    for wrong in (right + noise, several, offset):
         text = said(wrong)
         assert "another product" not in text
         assert "products of k" not in text
         assert "times what" not in text
         assert "another order" not in text
+        assert ("9 more than they should be" in text) == (wrong is offset)
+        assert "rounded" not in text
 
 
 @pytest.mark.parametrize("exact", [True, False])
