@@ -158,8 +158,8 @@ def check_ld(call: Call, **values: tuple[int, int]) -> None:
         The leading dimension and the rows.
     """
     for name, (ld, rows) in values.items():
-        wide = ld >= max(1, rows)
-        call.check(wide, f"{name}={ld} is less than the matrix's {rows} rows", "invalid_size")
+        what = f"the matrix's {rows} rows" if rows else "1, the least for a matrix without rows"
+        call.check(ld >= max(1, rows), f"{name}={ld} is less than {what}", "invalid_size")
 
 
 def check_pointers(call: Call, **values: int) -> None:

@@ -124,12 +124,17 @@ class Products(SparseHandles):
         check_operations(call, op_a=op_a, op_b=op_b)
         check_sizes(call, m=sparse.shape[0], n=n, k=sparse.shape[1])
         (b, rows_b, ldb), (c, rows_c, ldc) = dense
-        check_ld(call, ldb=(ldb, rows_b), ldc=(ldc, rows_c))
-        if 0 in sparse.shape or n == 0:
+        if rows_c == 0 or n == 0:
             return
-        alpha = self.scalar(call, known, "alpha", factors[0], call.dtype)
         beta = self.scalar(call, known, "beta", factors[1], call.dtype)
-        check_pointers(call, b=b, c=c)
+        check_pointers(call, c=c)
+        if 0 in sparse.shape:  # rocSPARSE checks no leading dimension, and reads neither a nor b
+            scaled = beta * call.matrix("c", c, (rows_c, n), ldc) if beta != 0 else 0
+            call.matrix("c", c, (rows_c, n), ldc, access="write")[...] = scaled
+            return
+        check_ld(call, ldb=(ldb, rows_b), ldc=(ldc, rows_c))
+        alpha = self.scalar(call, known, "alpha", factors[0], call.dtype)
+        check_pointers(call, b=b)
         inner = sparse.shape[1 if op_a == NONE else 0]
         right = call.matrix("b", b, (rows_b, n if op_b == NONE else inner), ldb)
         result = alpha * (applied(sparse.read(call), op_a) @ applied(right, op_b))

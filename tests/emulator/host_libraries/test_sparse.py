@@ -114,6 +114,25 @@ def test_sums_and_products_keep_their_pattern(
     close(cusparse.csrgemm2(one, other, d=addend, alpha=2, beta=3), 5 * (a @ b.T))
 
 
+@pytest.mark.parametrize("shape", [(0, 4), (5, 0), (0, 0)])
+@pytest.mark.parametrize("columns", [None, 0, 3])
+def test_products_without_elements(
+    cp: ModuleType, sparse: ModuleType, shape: tuple[int, int], columns: int | None
+) -> None:
+    a = scipy.sparse.csr_matrix(shape)
+    b = np.ones(shape[1:] if columns is None else (shape[1], columns))
+    close(sparse.csr_matrix(a) @ cp.asarray(b), a @ b)
+
+
+def test_a_product_without_terms_scales_the_result(
+    cp: ModuleType, sparse: ModuleType, cusparse: ModuleType
+) -> None:
+    a, y, c = sparse.csr_matrix((3, 0)), cp.arange(3.0), cp.ones((3, 2), order="F")
+    close(cusparse.csrmv(a, cp.ones(0), y, beta=2), [0.0, 2.0, 4.0])
+    close(cusparse.csrmm2(a, cp.ones((0, 2), order="F"), c, beta=2), np.full((3, 2), 2.0))
+    close(cusparse.csrmv(a, cp.ones(0), cp.full(3, cp.nan)), np.zeros(3))
+
+
 @pytest.mark.parametrize("dtype", ["f4", *swept("f8", "c8", "c16")])
 def test_sorting(cp: ModuleType, sparse: ModuleType, cusparse: ModuleType, dtype: str) -> None:
     matrix = random_sparse((6, 5), dtype)
