@@ -301,6 +301,8 @@ def headers_digest() -> str:
 def _arguments(program: _Program, library: CxxLibrary) -> list[str]:
     work = program.file.parent
     options, macros = user_macros.split(_options(program))
+    if program.rtc:
+        macros += user_macros.own_integers(read_source(program.file))
     arguments = [
         *precompiled.IMPLICIT,
         *user_macros.write(macros, work),

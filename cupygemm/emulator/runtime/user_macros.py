@@ -2,6 +2,9 @@
 
 ``-DN=64`` is meant for the program, and a header that names a template's parameter ``N`` would not
 compile with it. The program's macros are in a file that the compiler reads after the header.
+
+The file also renames 64-bit integers that a program defines as ``long long``. The implicit header
+has those of <stdint.h>, which are ``long``; hiprtc of ROCm 7 predefines none.
 """
 
 from __future__ import annotations
@@ -15,6 +18,20 @@ from cupygemm._build.source_text import write_source
 _NAME = "cupygemm_macros.h"
 # Names that begin with an underscore are the implementation's, and headers test them and NDEBUG.
 _OF_THE_PROGRAM = re.compile(r"-([DU])(?!_|NDEBUG\b)(\w+(?:\(.*?\))?)(?:=(.*))?", re.DOTALL)
+
+_LONG_LONG = r"(?:(?:un)?signed\s+)?long\s+long(?:\s+int)?"
+_OWN_INTEGER = re.compile(
+    rf"\btypedef\s+{_LONG_LONG}\s+(u?int64_t)\s*;|\busing\s+(u?int64_t)\s*=\s*{_LONG_LONG}\s*;"
+)
+_STDINT = re.compile(r"^\s*#\s*include\s*<c?stdint(?:\.h)?>", re.MULTILINE)
+
+
+def own_integers(source: str) -> list[str]:
+    """Return lines that rename the 64-bit integers that a source defines as ``long long``."""
+    if _STDINT.search(source):
+        return []  # the two definitions conflict on a GPU, too
+    names = sorted({typedef or alias for typedef, alias in _OWN_INTEGER.findall(source)})
+    return [f"#define {name} __programs_{name}\n" for name in names]
 
 
 def split(options: Sequence[str]) -> tuple[list[str], list[str]]:

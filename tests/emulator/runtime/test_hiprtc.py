@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from cupygemm._build.toolchain import CompileError
 from cupygemm.emulator.runtime import compile as compiler
 from cupygemm.emulator.runtime import hipcc
 from cupygemm.emulator.runtime.compile import InvalidOption, compile_program
@@ -34,6 +35,26 @@ def test_macros_of_a_program_do_not_reach_our_headers() -> None:
     options = [*(f"-D{name}=(5)" for name in names), "-UA", "-D_B", "-D", "A(b)=b + N", "-DONE"]
     source = f"#define VALUE A(2)\nstatic_assert(VALUE == 7 && B == 5 && _B + ONE == 2);\n{STORE}"
     assert compile_program(source, "a", target_name="gfx942", options=options).code
+
+
+OWN_INTEGERS = "typedef unsigned long long  uint64_t;\nusing int64_t = long long int;\n"
+
+
+def test_a_program_may_define_the_integers_that_rocm_7_does_not(cp: ModuleType) -> None:
+    """ROCm 7's hiprtc has no uint64_t, so sources written for NVRTC bring one."""
+    code = f"{OWN_INTEGERS}template <class T> __global__ void wide(T *out) {{ *out = T(1) << 40; }}"
+    names = ["wide<uint64_t>", "wide<int64_t>"]
+    module = cp.RawModule(code=code, options=("-std=c++17",), name_expressions=names)
+    for name, dtype in zip(names, ("u8", "i8"), strict=True):
+        out = cp.zeros(1, dtype)
+        module.get_function(name)((1,), (1,), (out,))
+        assert out.get().tolist() == [1 << 40]
+
+
+def test_integers_that_conflict_on_a_gpu_are_an_error(cp: ModuleType) -> None:
+    source = f"#include <stdint.h>\n{OWN_INTEGERS}"
+    with pytest.raises(CompileError, match="typedef redefinition with different types"):
+        compile_program(source, "a", target_name="gfx942", options=["-std=c++17"])
 
 
 def test_include_folders_are_searched_before_our_headers(cp: ModuleType, tmp_path: Path) -> None:
