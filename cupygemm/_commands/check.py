@@ -34,6 +34,14 @@ def check(
             help="Let the work of streams interleave in an order that a number chooses.",
         ),
     ] = None,
+    wave_order: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ORDER",
+            help="Run the waves of a launch in another order: abreast, forward, reverse, or a "
+            "number for a random one. A result whose bits change depends on it.",
+        ),
+    ] = None,
 ) -> None:
     """Run a CuPy program on the emulated device, which reports what its kernels do wrong.
 
@@ -44,8 +52,12 @@ def check(
     from cupygemm.emulator._session import finish_streams, use_stream_order
     from cupygemm.emulator.concurrency.stream_deferral import VARIABLE
     from cupygemm.emulator.diagnostics import findings
+    from cupygemm.emulator.execution import wave_order as orders
 
     try:
+        if wave_order is not None:
+            orders.order_of(wave_order, "--wave-order ")
+            os.environ[orders.VARIABLE] = wave_order
         with severities(error, warn, off), findings.observing() as seen:
             if stream_order is not None:
                 os.environ[VARIABLE] = stream_order  # the program's own processes inherit it

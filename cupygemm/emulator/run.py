@@ -27,6 +27,7 @@ from cupygemm.emulator.execution.batch import Batches
 from cupygemm.emulator.execution.executor import Executor
 from cupygemm.emulator.execution.following import let_follow
 from cupygemm.emulator.execution.schedule import Order
+from cupygemm.emulator.execution.wave_order import chosen_order
 from cupygemm.emulator.liveness import Progress
 from cupygemm.emulator.profiling import active
 from cupygemm.emulator.programs.program import Program
@@ -123,7 +124,7 @@ def launch(
     memory: Memory,
     target: Target,
     *,
-    order: Order = "lockstep",
+    order: Order | None = None,
     profile: bool = False,
     sample: int | None = None,
     checks: bool | Policy | None = None,
@@ -143,8 +144,8 @@ def launch(
     memory : Memory
         Device memory; accesses outside its allocations are faults.
     target : Target
-    order : {"lockstep", "abreast", "forward", "reverse"} or ("random", seed)
-        How the waves of a workgroup take turns.
+    order : {"lockstep", "abreast", "forward", "reverse"} or ("random", seed), optional
+        How the waves of a workgroup take turns; by default as the environment says (`wave_order`).
     profile : bool
         Also collect a `KernelProfile`: bank conflicts, cache lines, waits and more. It is slower.
     sample : int, optional
@@ -193,7 +194,7 @@ def launch(
     if recorder is not None and sample is not None and not cooperative:
         recorder.choose_sample(sample)
     counts = _Counts()
-    batches = Batches(dispatch, program, memory, order, recorder)
+    batches = Batches(dispatch, program, memory, order or chosen_order(), recorder)
     printing = buffer_of(kernel.code_object, memory)
     kernarg = memory.malloc(
         max(dispatch.kernarg_bytes, 64), tag=f"arguments of {kernel.name}", recycle=True

@@ -101,6 +101,26 @@ def test_severities_are_added_to_those_of_the_environment(program: Path) -> None
     assert "bounds=off,races=error" in process.stdout
 
 
+def test_waves_run_in_another_order(tmp_path: Path) -> None:
+    """A sum by atomics in float32 has other bits, and one in int32 has the same."""
+    path = tmp_path / "program.py"
+    path.write_text(
+        "import cupy as cp\n"
+        "add = cp.RawKernel('extern \"C\" __global__ void add(float* x, int* n) {'\n"
+        "    'atomicAdd(x, 1.0f / (1 + threadIdx.x)); atomicAdd(n, threadIdx.x); }', 'add')\n"
+        "x, n = cp.zeros(1, 'f4'), cp.zeros(1, 'i4')\n"
+        "add((4,), (256,), (x, n))\n"
+        "print(x[0].tobytes().hex(), n[0])\n"
+    )
+    orders = ("lockstep", "forward", "3")
+    sums = [check("--wave-order", order, path).stdout.split() for order in orders]
+    assert {total for _, total in sums} == {str(4 * 255 * 128)}
+    assert len({bits for bits, _ in sums}) > 1
+    process = check("--wave-order", "sideways", path)
+    assert process.returncode == 2
+    assert "--wave-order 'sideways': write lockstep, abreast, forward, reverse" in process.stderr
+
+
 @pytest.mark.parametrize(("severity", "status"), [("warn", 0), ("error", 1)])
 def test_a_copy_to_the_host_that_nothing_awaits(tmp_path: Path, severity: str, status: int) -> None:
     path = tmp_path / "program.py"

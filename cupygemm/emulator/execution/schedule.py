@@ -14,7 +14,8 @@ from cupygemm.emulator.units import partial_barriers
 from cupygemm.emulator.units.machine import machine_of
 from cupygemm.emulator.waves.state import Group, State
 
-Order = Literal["lockstep", "abreast", "forward", "reverse"] | tuple[Literal["random"], int]
+NamedOrder = Literal["lockstep", "abreast", "forward", "reverse"]
+Order = NamedOrder | tuple[Literal["random"], int]
 
 # A group that runs for this many steps yields to others that could run, and a group that has not
 # run for this many turns gets a turn. Both limits shrink each time that they are reached: waves
