@@ -141,6 +141,34 @@ def test_many_tables_are_not_kept(cp, device, monkeypatch):
     assert len(grouped_cdna._tables) == 2
 
 
+def test_a_graph_keeps_the_table_that_it_reads(cp, device, monkeypatch):
+    if not device.runs_cdna:
+        pytest.skip("parameters, not tables, hold the addresses")
+    monkeypatch.setattr(grouped_cdna, "MAX_TABLES", 1)
+    monkeypatch.setattr(grouped_cdna, "_recorded", {})
+    a, b = operands([(20, 30, 40), (3, 5, 2)])
+    moved = list(map(cp.asarray, a)), list(map(cp.asarray, b))
+    outs = [cp.zeros((20, 40), np.float32), cp.zeros((3, 2), np.float32)]
+    stream = cp.cuda.Stream(non_blocking=True)
+    stream.wait_event(cp.cuda.get_current_stream().record())
+    with stream:
+        cupygemm.grouped_matmul(*moved, outs)
+        stream.begin_capture()
+        cupygemm.grouped_matmul(*moved, outs)
+        with pytest.raises(RuntimeError, match=r"a capture cannot upload .* the same out="):
+            cupygemm.grouped_matmul(moved[0][:1], moved[1][:1], outs[:1])
+        graph = stream.end_capture()
+        (other,) = cupygemm.grouped_matmul(moved[0][1:], moved[1][1:])  # takes the table's place
+        cp.full(64, -1, np.int64)  # and the memory that it would leave
+        for out in outs:
+            out[...] = 0
+    graph.launch(stream)
+    stream.synchronize()
+    for x, y, out in zip(a, b, outs, strict=True):
+        np.testing.assert_array_equal(cp.asnumpy(out), x @ y)
+    np.testing.assert_array_equal(cp.asnumpy(other), a[1] @ b[1])
+
+
 @pytest.mark.parametrize(
     ("call", "error", "text"),
     [

@@ -154,6 +154,7 @@ def choose(problems: Sequence[GemmProblem], arch: Arch) -> Candidate | None:
 
 
 _tables: collections.OrderedDict[Any, Any] = collections.OrderedDict()
+_recorded: dict[Any, Any] = {}  # the tables that graphs read, for as long as the process lives
 _tables_lock = threading.Lock()
 
 
@@ -162,16 +163,30 @@ def _on_device(data: bytes) -> Any:
 
     The upload goes through pinned memory, and nothing waits for it. Work in another stream might
     overtake it, so each stream has its own table.
+
+    Raises
+    ------
+    RuntimeError
+        A graph is being captured, and the table is new: an upload cannot be part of it.
     """
     import cupy
 
     stream = cupy.cuda.get_current_stream()
+    # The legacy default stream cannot be captured, and asking about it is an error if another is.
+    captured = stream.ptr != 0 and cupy.cuda.runtime.streamIsCapturing(stream.ptr)
     key = (cupy.cuda.runtime.getDevice(), stream.ptr, data)
     with _tables_lock:
         table = _tables.get(key)
         if table is not None:
             _tables.move_to_end(key)
+            if captured:
+                _recorded[key] = table
             return table
+    if captured:
+        raise RuntimeError(
+            "grouped_matmul: a capture cannot upload the addresses of new arrays; before it, call "
+            "grouped_matmul with the same arrays and the same out= in the stream that is captured"
+        )
     table = cupy.asarray(np.frombuffer(data, np.uint8))
     with _tables_lock:
         _tables[key] = table
