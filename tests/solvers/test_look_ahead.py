@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from cupygemm import emulator, linalg
-from cupygemm._solvers import ahead, blocks, cholesky, lu, lu_blocks, qr
+from cupygemm._solvers import ahead, blocks, cholesky, lu, lu_blocks, lu_steps, qr
 from cupygemm._solvers.matrices import copied
 from tests.solvers.test_systems import definite
 
@@ -24,7 +24,7 @@ def behind(work, *units, **options):
 
 
 @pytest.mark.parametrize(
-    ("module", "function", "dtype"), [(lu, linalg.lu_factor, "d"), (cholesky, None, "D")]
+    ("module", "function", "dtype"), [(lu_steps, linalg.lu_factor, "d"), (cholesky, None, "D")]
 )
 def test_the_two_streams_share_nothing(
     cp, draw, small_blocks, monkeypatch, module, function, dtype
@@ -79,9 +79,11 @@ def test_first_parts_of_a_panel_are_applied_beside_its_last(
     """Of wide panels and of others, which read nothing that the panel still changes."""
     limits = replace(blocks.LIMITS, beside_lu=100_000, early=100_000)
     monkeypatch.setattr(blocks, "LIMITS", limits)
-    monkeypatch.setattr(lu, "_pays_early", lambda a: True)
-    early, found = lu._early, []
-    monkeypatch.setattr(lu, "_early", lambda *args: found.append(early(*args)) or found[-1])
+    monkeypatch.setattr(lu_steps, "_pays_early", lambda a: True)
+    early, found = lu_steps.Factorisation._early, []
+    monkeypatch.setattr(
+        lu_steps.Factorisation, "_early", lambda *args: found.append(early(*args)) or found[-1]
+    )
     a = draw(shape, "d")
     system = copied(cp.asarray(a), np.dtype("d"))
     cp.cuda.Device().synchronize()
@@ -104,9 +106,11 @@ def test_first_parts_are_applied_early_beside_an_identity(
 ):
     limits = replace(blocks.LIMITS, beside_lu=100_000, early=100_000)
     monkeypatch.setattr(blocks, "LIMITS", limits)
-    monkeypatch.setattr(lu, "_pays_early", lambda a: True)
-    early, found = lu._early, []
-    monkeypatch.setattr(lu, "_early", lambda *args: found.append(early(*args)) or found[-1])
+    monkeypatch.setattr(lu_steps, "_pays_early", lambda a: True)
+    early, found = lu_steps.Factorisation._early, []
+    monkeypatch.setattr(
+        lu_steps.Factorisation, "_early", lambda *args: found.append(early(*args)) or found[-1]
+    )
     a = definite(draw, (80, 80), "d")
     on_device = cp.asarray(a)
     cp.cuda.Device().synchronize()
