@@ -80,8 +80,9 @@ def test_groups(tmp_path):
 OF_THE_TYPE = {"smallest_invertible", "tolerance", "negligible"}
 SIZES = {"by_products": False, "groups": 4, "right_sides": 8, "team": 1, "threads": 128}
 OF_A_TILE = {"groups": 16, "rows": 5, "threads": 512}
+OF_HALF_A_PANEL = {"groups": 16, "rows": 4, "threads": 512}
 KINDS = [kind for kind in vars(kernels).values() if isinstance(kind, KernelKind)]
-TILE = kernels.WINDOWED_TILE
+TILE, TOP = kernels.WINDOWED_TILE, kernels.QR_TOP
 OF_REALS = (kernels.ERROR_PARTS, kernels.ROW_NORMS, kernels.KRYLOV_STEP, kernels.KRYLOV_END)
 
 
@@ -94,7 +95,9 @@ def check_solver(kind: KernelKind, char: str, sizes: dict[str, int], folder: Pat
 @pytest.mark.one_in(7)
 @pytest.mark.parametrize("char", "fdFD")
 @pytest.mark.parametrize(
-    "kind", [kind for kind in KINDS if kind not in (TILE, *OF_REALS)], ids=lambda kind: kind.name
+    "kind",
+    [kind for kind in KINDS if kind not in (TILE, TOP, *OF_REALS)],
+    ids=lambda kind: kind.name,
 )
 def test_solvers(kind, char, tmp_path):
     check_solver(kind, char, SIZES, tmp_path)
@@ -105,6 +108,11 @@ def test_solvers(kind, char, tmp_path):
 @pytest.mark.parametrize("kind", OF_REALS, ids=lambda kind: kind.name)
 def test_solvers_of_real_systems(kind, char, tmp_path):
     check_solver(kind, char, SIZES | {"most": 17, "maxima": 6}, tmp_path)
+
+
+@pytest.mark.parametrize("char", "fd")
+def test_half_a_panel(char, tmp_path):
+    check_solver(TOP, char, SIZES | OF_HALF_A_PANEL, tmp_path)
 
 
 def test_tiles_of_windows(tmp_path):
