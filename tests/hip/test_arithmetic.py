@@ -205,7 +205,9 @@ def test_half_precision(program) -> None:
     a, b = x.astype(np.float64), y.astype(np.float64)
     expected = [a + b, a * b, a / b, a * b + a, np.minimum(a, b)]
     for column, values in enumerate(expected):
-        np.testing.assert_array_equal(out[:, column], values.astype(np.float16), str(column))
+        with np.errstate(over="ignore"):  # a quotient may be infinite
+            rounded = values.astype(np.float16)
+        np.testing.assert_array_equal(out[:, column], rounded, str(column))
 
 
 def test_saturation(program) -> None:
