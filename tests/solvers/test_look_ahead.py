@@ -10,6 +10,7 @@ import pytest
 
 from cupygemm import emulator, linalg
 from cupygemm._solvers import ahead, blocks, cholesky, lu, lu_blocks, lu_steps, qr
+from cupygemm._solvers.delayed_updates import Update
 from cupygemm._solvers.matrices import copied
 from tests.solvers.test_systems import definite
 
@@ -70,13 +71,8 @@ def test_a_wide_panel_reads_no_column_beside_it(cp, device, draw, small_blocks, 
     np.testing.assert_allclose(q @ r, on_device.get(), rtol=0, atol=2e4 * np.finfo(dtype).eps)
 
 
-@pytest.mark.parametrize(
-    ("shape", "columns"), [((90, 90), None), ((90, 90), 80), ((97, 71), None)], ids=str
-)
-def test_first_parts_of_a_panel_are_applied_beside_its_last(
-    cp, device, draw, small_blocks, monkeypatch, shape, columns
-):
-    """Of wide panels and of others, which read nothing that the panel still changes."""
+def early_parts(monkeypatch) -> list[list[Update]]:
+    """Let first parts of LU panels be applied early, and return those of each panel from now on."""
     limits = replace(blocks.LIMITS, beside_lu=100_000, early=100_000)
     monkeypatch.setattr(blocks, "LIMITS", limits)
     monkeypatch.setattr(lu_steps, "_pays_early", lambda a: True)
@@ -84,6 +80,17 @@ def test_first_parts_of_a_panel_are_applied_beside_its_last(
     monkeypatch.setattr(
         lu_steps.Factorisation, "_early", lambda *args: found.append(early(*args)) or found[-1]
     )
+    return found
+
+
+@pytest.mark.parametrize(
+    ("shape", "columns"), [((90, 90), None), ((90, 90), 80), ((97, 71), None)], ids=str
+)
+def test_first_parts_of_a_panel_are_applied_beside_its_last(
+    cp, device, draw, small_blocks, monkeypatch, shape, columns
+):
+    """Of wide panels and of others, which read nothing that the panel still changes."""
+    found = early_parts(monkeypatch)
     a = draw(shape, "d")
     system = copied(cp.asarray(a), np.dtype("d"))
     cp.cuda.Device().synchronize()
@@ -104,13 +111,7 @@ def test_first_parts_of_a_panel_are_applied_beside_its_last(
 def test_first_parts_are_applied_early_beside_an_identity(
     cp, device, draw, small_blocks, monkeypatch
 ):
-    limits = replace(blocks.LIMITS, beside_lu=100_000, early=100_000)
-    monkeypatch.setattr(blocks, "LIMITS", limits)
-    monkeypatch.setattr(lu_steps, "_pays_early", lambda a: True)
-    early, found = lu_steps.Factorisation._early, []
-    monkeypatch.setattr(
-        lu_steps.Factorisation, "_early", lambda *args: found.append(early(*args)) or found[-1]
-    )
+    found = early_parts(monkeypatch)
     a = definite(draw, (80, 80), "d")
     on_device = cp.asarray(a)
     cp.cuda.Device().synchronize()

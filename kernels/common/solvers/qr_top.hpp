@@ -22,11 +22,12 @@
 //
 // (G. Ballard, J. Demmel, L. Grigori, M. Jacquelin, H. D. Nguyen and E. Solomonik, "Reconstructing
 // Householder vectors from tall-skinny QR", 2014)
-#include "common/solvers/scalar.hpp"
+#include "common/solvers/row_vectors.hpp"
 #include "config.hpp"
 
 namespace cupygemm {
 
+// All rows begin at multiples of 16 bytes.
 struct QrTopArgs {
     u64 a; // (n, n): A1, which becomes S R, with zeros below the diagonal
     i64 lda;
@@ -67,31 +68,6 @@ struct Mine {
 
     CUPYGEMM_INLINE u32 row(u32 i) const { return lane + 32 * i; }
 };
-
-// 8 elements of a row, by accesses to 16 bytes. All rows begin at multiples of 16 bytes.
-struct alignas(16) Vector {
-    static constexpr u32 count = 16 / sizeof(S);
-    S elements[count];
-};
-CUPYGEMM_INLINE void load_row(const S *from, S (&to)[width]) {
-#pragma unroll
-    for (u32 k = 0; k < width; k += Vector::count) {
-        const Vector vector = *reinterpret_cast<const Vector *>(from + k);
-#pragma unroll
-        for (u32 c = 0; c < Vector::count; ++c)
-            to[k + c] = vector.elements[c];
-    }
-}
-CUPYGEMM_INLINE void store_row(const S (&from)[width], S *to) {
-#pragma unroll
-    for (u32 k = 0; k < width; k += Vector::count) {
-        Vector vector;
-#pragma unroll
-        for (u32 c = 0; c < Vector::count; ++c)
-            vector.elements[c] = from[k + c];
-        *reinterpret_cast<Vector *>(to + k) = vector;
-    }
-}
 
 // Load what a lane stores of rows `from` to from + 7 of R in the columns of its group.
 CUPYGEMM_INLINE void load_r(const QrTopArgs &args, Mine &mine, u32 from) {
@@ -259,7 +235,7 @@ CUPYGEMM_INLINE void store(const QrTopArgs &args, const Mine &mine, const Shared
 #pragma unroll
     for (u32 i = 0; i < rows; ++i) {
         const u32 row = mine.row(i);
-        store_row(mine.value[i], w + row * args.ldw + mine.first);
+        store_vectors(mine.value[i], w + row * args.ldw + mine.first);
         if (!is_accurate)
             continue;
         const S sign = shared.signs[row];
@@ -270,8 +246,8 @@ CUPYGEMM_INLINE void store(const QrTopArgs &args, const Mine &mine, const Shared
             of_r[c] = times(sign, l[column * args.ldl + row]);
             of_v[c] = row > column ? mine.value[i][c] : static_cast<S>(row == column ? 1 : 0);
         }
-        store_row(of_r, a + row * args.lda + mine.first);
-        store_row(of_v, v + row * args.ldv + mine.first);
+        store_vectors(of_r, a + row * args.lda + mine.first);
+        store_vectors(of_v, v + row * args.ldv + mine.first);
     }
 }
 
@@ -289,7 +265,7 @@ cupygemm_qr_top(const cupygemm::QrTopArgs args) {
     const S *const a = reinterpret_cast<const S *>(args.a) + mine.first;
 #pragma unroll
     for (u32 i = 0; i < rows; ++i)
-        load_row(a + mine.row(i) * args.lda, mine.value[i]);
+        load_vectors(a + mine.row(i) * args.lda, mine.value[i]);
     load_r(args, mine, 0);
     if (thread == 0)
         shared.is_accurate = 1;

@@ -15,6 +15,7 @@
 
 #include "common/solvers/divisor.hpp"
 #include "common/solvers/report.hpp"
+#include "common/solvers/row_vectors.hpp"
 #include "config.hpp"
 
 namespace cupygemm {
@@ -40,34 +41,10 @@ constexpr u32 registers_beside = sizeof(S) > 8 ? 96 : 32 * (sizeof(S) / sizeof(R
 using Panel = S[width][height];
 
 // 16 bytes of a row, in one access: its elements are further apart than those of other lanes.
-struct alignas(16) Vector {
-    static constexpr u32 count = 16 / sizeof(S);
-    S elements[count];
-};
+using Vector = RowVector<S>;
 
-CUPYGEMM_INLINE void load_vectors(const S *from, S (&to)[width]) {
-#pragma unroll
-    for (u32 k = 0; k < width; k += Vector::count) {
-        const Vector vector = *reinterpret_cast<const Vector *>(from + k);
-#pragma unroll
-        for (u32 c = 0; c < Vector::count; ++c)
-            to[k + c] = vector.elements[c];
-    }
-}
-
-CUPYGEMM_INLINE void store_vectors(const S (&from)[width], S *to) {
-#pragma unroll
-    for (u32 k = 0; k < width; k += Vector::count) {
-        Vector vector;
-#pragma unroll
-        for (u32 c = 0; c < Vector::count; ++c)
-            vector.elements[c] = from[k + c];
-        *reinterpret_cast<Vector *>(to + k) = vector;
-    }
-}
-
-// The same, where another branch stores elements one by one. NVIDIA's compiler would have both
-// branches store the first ones so.
+// Store a row where another branch stores its elements one by one. NVIDIA's compiler would have
+// both branches store the first ones so.
 CUPYGEMM_INLINE void store_whole_vectors(const S (&from)[width], S *to) {
 #if CUPYGEMM_NVIDIA
 #pragma unroll
