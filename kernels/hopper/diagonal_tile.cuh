@@ -31,7 +31,7 @@ CUPYGEMM_INLINE u32 factor_diagonal(const DiagonalShared &shared, u32 lane, u32 
     const u32 first = b * block, own = lane % block;
     const bool inverts = lane >= block, is_identity = inverts || first + own >= columns;
     const auto load = [&] {
-        load_row(x, shared.shown + (first + own) * row_pitch);
+        load_vectors(shared.shown + (first + own) * row_pitch, x);
 #pragma unroll
         for (u32 j = 0; j < block; ++j)
             x[j] = is_identity ? (j == own ? 1 : 0) : x[j];

@@ -4,6 +4,7 @@
 // Sums of fp32 are computed by fused multiplications and additions.
 #pragma once
 
+#include "common/solvers/row_vectors.hpp"
 #include "hopper/diagonal_block.cuh"
 #include "hopper/tile_operand.cuh"
 
@@ -12,23 +13,6 @@ namespace cupygemm {
 constexpr u32 tile_blocks = 16;
 // Rows of blocks of 8 columns in shared memory: 16 bytes of each are read without bank conflicts.
 constexpr u32 row_pitch = sizeof(S) == 8 ? block : block + 4;
-
-template <class Real> struct alignas(16) Vector {
-    static constexpr u32 size = 16 / sizeof(Real);
-    Real value[size];
-};
-
-// Load adjacent elements that begin at a multiple of 16 bytes.
-template <class Real, u32 count> CUPYGEMM_INLINE void load_row(Real (&x)[count], const Real *from) {
-    using Along = Vector<Real>;
-#pragma unroll
-    for (u32 k = 0; k < count; k += Along::size) {
-        const Along along = *reinterpret_cast<const Along *>(from + k);
-#pragma unroll
-        for (u32 l = 0; l < Along::size; ++l)
-            x[k + l] = along.value[l];
-    }
-}
 
 // d = c + a b, as mma_m16n8k8.
 CUPYGEMM_INLINE void mma_m16n8k8(double (&d)[4], const double (&c)[4], const Fragment &a,
@@ -57,7 +41,7 @@ template <> struct RowsOfBlock<double> {
         double value[2];
 
         CUPYGEMM_INLINE void load(const double *rows, u32 pitch, u32 lane) {
-            load_row(value, rows + lane / 4 * pitch + lane % 4 * 2);
+            load_vectors(rows + lane / 4 * pitch + lane % 4 * 2, value);
         }
     };
     // d = c minus these rows times the transpose of the right factor, or plus it.
@@ -73,15 +57,15 @@ template <> struct RowsOfBlock<float> {
     float row[2][block];
 
     CUPYGEMM_INLINE void set(const float (&)[4], const float *rows, u32 lane) {
-        load_row(row[0], rows + lane / 4 * row_pitch);
-        load_row(row[1], rows + (lane / 4 + 8) * row_pitch);
+        load_vectors(rows + lane / 4 * row_pitch, row[0]);
+        load_vectors(rows + (lane / 4 + 8) * row_pitch, row[1]);
     }
     struct Right {
         float row[2][block];
 
         CUPYGEMM_INLINE void load(const float *rows, u32 pitch, u32 lane) {
-            load_row(row[0], rows + lane % 4 * 2 * pitch);
-            load_row(row[1], rows + (lane % 4 * 2 + 1) * pitch);
+            load_vectors(rows + lane % 4 * 2 * pitch, row[0]);
+            load_vectors(rows + (lane % 4 * 2 + 1) * pitch, row[1]);
         }
     };
     template <bool subtracts>

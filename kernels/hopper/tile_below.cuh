@@ -64,7 +64,7 @@ private:
         for (u32 i = 0; i < blocks_per_slab; ++i)
             BlockOfTriangle::copy(to.block_rows[i], tile_.t, tile_.q * tile_rows,
                                   column + i * block, thread_);
-        const u32 at = thread_ * Vector<S>::size; // of the inverses
+        const u32 at = thread_ * RowVector<S>::count; // of the inverses
         if (at < blocks_per_slab * inverse_elements)
             copy_async<16>(
                 shared_address(&to.inverse[at / inverse_elements][at % inverse_elements]),
