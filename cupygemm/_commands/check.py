@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from cupygemm._commands import detect as _detect
-from cupygemm._commands.scripts import emulated_children, run_program
+from cupygemm._commands.scripts import emulated_children, run_program, target_of_program
 from cupygemm._commands.severities import Error, Off, Warn, severities
 
 CONTEXT = {"ignore_unknown_options": True, "allow_interspersed_args": False}
@@ -61,7 +61,7 @@ def check(
         with severities(error, warn, off), findings.observing() as seen:
             if stream_order is not None:
                 os.environ[VARIABLE] = stream_order  # the program's own processes inherit it
-            name = target or os.environ.get("CUPYGEMM_EMULATE") or _detect.DEFAULT_TARGET
+            name = target_of_program(target)
             emulator.enable(name)
             if stream_order is not None:  # the device may have been enabled before
                 use_stream_order(stream_order)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import runpy
 import shlex
 import sys
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cupygemm._commands import detect as _detect
-from cupygemm._commands.scripts import emulated_children
+from cupygemm._commands.scripts import emulated_children, target_of_program
 
 if TYPE_CHECKING:
     from cupygemm.emulator.profiling import Profile
@@ -100,7 +99,7 @@ def profile_script(
     from cupygemm.emulator.diagnostics import findings
     from cupygemm.emulator.errors import EmulatorError
 
-    name = target or os.environ.get("CUPYGEMM_EMULATE") or _detect.DEFAULT_TARGET
+    name = target_of_program(target)
     if not emulator.is_enabled():
         emulator.enable(name)
     elif target not in (None, emulator.target()):

@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 
+from cupygemm._commands.detect import DEFAULT_TARGET
+
 _VARIABLE = "CUPYGEMM_EMULATE"
 _OURS = (__file__, runpy.__file__, "<frozen runpy>")
 
@@ -70,6 +72,11 @@ def _arguments(program: str, arguments: list[str], *, module: bool) -> Iterator[
         yield
     finally:
         sys.argv, sys.path[:] = before
+
+
+def target_of_program(asked: str | None) -> str:
+    """Return the target to emulate: the one asked for, or the environment's, or the default."""
+    return asked or os.environ.get(_VARIABLE) or DEFAULT_TARGET
 
 
 @contextlib.contextmanager

@@ -25,9 +25,7 @@ def of_k(k: int) -> Iterator[tuple[str, Array]]:
         if k % size:
             continue
         place = np.arange(size)
-        for inner in (2**power for power in range(1, size.bit_length() - 1)):
-            outer = size // inner
-            order = place % inner * outer + place // inner
+        for inner, outer, order in _transposes(size):
             text = f"{outer}*j + i of the first meets {inner}*i + j of the second, in each {size}"
             yield text, _repeated(order, k)
         for flip in sorted({1, size // 2, size - 1}):
@@ -53,6 +51,14 @@ def name_order(actual: Array, reference: Array, bound: Array) -> list[str]:
         if order is not None:
             return [f"  {what}s are in another order, in each {len(order)}: {_words(what, order)}"]
     return []
+
+
+def _transposes(size: int) -> Iterator[tuple[int, int, Array]]:
+    """Yield the orders of places inner * i + j in which outer * j + i lies, with both factors."""
+    place = np.arange(size)
+    for inner in (2**power for power in range(1, size.bit_length() - 1)):
+        outer = size // inner
+        yield inner, outer, place % inner * outer + place // inner
 
 
 def _repeated(order: Array, extent: int) -> Array:
@@ -97,9 +103,8 @@ def _holds(order: Array, actual: Array, reference: Array, bound: Array) -> bool:
 def _words(what: str, order: Array) -> str:
     size = len(order)
     place = np.arange(size)
-    for inner in (2**power for power in range(1, size.bit_length() - 1)):
-        outer = size // inner
-        if np.array_equal(order, place % inner * outer + place // inner):
+    for inner, outer, transposed in _transposes(size):
+        if np.array_equal(order, transposed):
             return f"{what} {inner}*i + j holds what belongs to {outer}*j + i"
     moved = [int(each) for each in np.flatnonzero(order != place)]
     shown = [f"{each} holds what belongs to {order[each]}" for each in moved[:_MOST_SHOWN]]
