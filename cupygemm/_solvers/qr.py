@@ -33,6 +33,7 @@ from cupygemm._solvers.blocks import (
     panel_blocks,
 )
 from cupygemm._solvers.columns_of_q import ColumnsOfQ
+from cupygemm._solvers.graph_parts import end_step
 from cupygemm._solvers.kernels import REFLECTOR, load
 from cupygemm._solvers.matrices import Matrices, adjoint, empty
 from cupygemm._solvers.qr_blocks import factor_blocks
@@ -139,6 +140,7 @@ def _factor(a: Matrices, q: ColumnsOfQ | None) -> QrFactors:
             own.apply_part(panel, a, range(panel.stop, a.n), inverse=True)
             _join_group(own, panel, q)
             break
+        end_step()
         if following.start == own.columns.stop:
             reflectors.append(Reflector.of(groups[len(reflectors)], a))
         factor_next = functools.partial(
