@@ -54,16 +54,19 @@ def finite_flag(*arrays: Array) -> Array:
     """Return an int32 array of one element, which is -1 if a number is not finite, else 0."""
     import cupy
 
-    # Row by row first: without CUB, CuPy reduces to one element by one workgroup.
-    flags = [
-        cupy.isfinite(array).all(axis=-1).all() for array in arrays if array.dtype.kind in "fc"
-    ]
-    if not flags:
-        return cupy.zeros(1, "int32")
-    finite = flags[0]
-    for flag in flags[1:]:
-        finite = finite & flag
-    return finite.astype("int32").reshape(1) - 1
+    flag = cupy.zeros(1, "int32")
+    for array in arrays:
+        if array.dtype.kind in "fc":
+            _flag_of_not_finite()(array, flag)
+    return flag
+
+
+@functools.cache
+def _flag_of_not_finite() -> Any:
+    import cupy
+
+    operation = "if (!isfinite(x)) flag[0] = -1"
+    return cupy.ElementwiseKernel("T x", "raw int32 flag", operation, "cupygemm_flag_of_not_finite")
 
 
 def fetch(info: Array, finite: Array | None = None) -> np.ndarray[Any, Any]:

@@ -29,9 +29,8 @@ from cupygemm._solvers.right_hand_sides import (
     stacked_pivots,
     transposition,
 )
-from cupygemm._solvers.substitution import substitute
+from cupygemm._solvers.substitution import substitute, zero_diagonal
 from cupygemm._solvers.swaps import permute
-from cupygemm._solvers.systems import zero_diagonal
 
 Transposition = Literal[0, 1, 2, "N", "T", "C"]
 
@@ -337,8 +336,6 @@ def solve_triangular(
     dtype, x, shape, vector = right_hand_sides("solve_triangular", a, b)
     if x.array.size:
         factors = stacked(a, dtype, shape)
-        none = cupy.zeros(1, "int32")
-        found = none if unit_diagonal else zero_diagonal(factors)
         substitute(
             factors,
             (0, 0),
@@ -352,6 +349,7 @@ def solve_triangular(
             conjugate=how == 2,
         )
         if check_finite or not unit_diagonal:
+            found = cupy.zeros(1, "int32") if unit_diagonal else zero_diagonal(factors)
             info = fetch(found, finite_flag(a, b) if check_finite else None)
             if info.any():
                 row = int(info[np.flatnonzero(info)[0]]) - 1

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import functools
+from typing import Any, NamedTuple
 
 from cupygemm._request.arrays import Array
 from cupygemm._solvers import blocks, tiles
@@ -53,6 +54,37 @@ def substitute(
     """
     if n and columns:
         _solve(_System(t, at, n, b, target, columns, lower, unit, transposed, conjugate))
+
+
+def zero_diagonal(t: Matrices) -> Array:
+    """Return for each matrix one more than the index of its first diagonal zero, or zero: int32."""
+    import cupy
+
+    first = cupy.zeros(t.batches, "int32")
+    _first_zeros()(cupy.diagonal(t.view, axis1=1, axis2=2), t.n, first)
+    return first
+
+
+@functools.cache
+def _first_zeros() -> Any:
+    import cupy
+
+    # Zeros are rare, so it does not matter how long it takes to agree on the first.
+    operation = """
+    if (x == T(0)) {
+        int* const place = &first[i / n];
+        const int own = int(i % n) + 1;
+        for (int found = 0; found == 0 || found > own;) {
+            const int before = atomicCAS(place, found, own);
+            if (before == found)
+                break;
+            found = before;
+        }
+    }
+    """
+    return cupy.ElementwiseKernel(
+        "T x, int64 n", "raw int32 first", operation, "cupygemm_first_zeros"
+    )
 
 
 class _System(NamedTuple):

@@ -30,7 +30,7 @@ from cupygemm._solvers.operands import (
 )
 from cupygemm._solvers.refinement import SolveInfo, refine, refined_precision
 from cupygemm._solvers.structure import ASSUMPTIONS, Structure, structured
-from cupygemm._solvers.substitution import substitute
+from cupygemm._solvers.substitution import substitute, zero_diagonal
 
 
 class SlogdetResult(NamedTuple):
@@ -245,9 +245,8 @@ def _solve(
         return cupy.empty(shape, dtype)
     if structure.kind == "triangular":
         t, x = readable(a, dtype), copied(b, dtype)
-        info = zero_diagonal(t)
-        raise_singular(function, fetch(info, finite))
         substitute(t, (0, 0), n, x, (0, 0), k, lower=structure.lower)
+        raise_singular(function, fetch(zero_diagonal(t), finite))
         return x.dense.reshape(shape)
     if structure.kind == "positive":
         factors, info = _cholesky.factored(a, dtype)
@@ -280,15 +279,6 @@ def _solve(
         work,
         use,
     )
-
-
-def zero_diagonal(t: Matrices) -> Array:
-    """Return for each matrix one more than the index of its first diagonal zero, or zero."""
-    import cupy
-
-    zeros = cupy.diagonal(t.view, axis1=1, axis2=2) == 0
-    first = cupy.argmax(zeros, axis=1) + 1
-    return cupy.where(zeros.any(axis=1), first, 0).astype("int32")
 
 
 def _sign_and_diagonal(function: str, a: Any) -> tuple[Array, Array, tuple[int, ...]]:

@@ -189,6 +189,12 @@ def test_errors(cp):
         linalg.lu_solve(linalg.lu_factor(square), square, trans=3)
     with pytest.raises(np.linalg.LinAlgError, match="resolution failed at diagonal 1"):
         linalg.solve_triangular(cp.asarray(np.diag([1.0, 0.0, 1.0])), square)
+    several = cp.asarray(np.diag(np.arange(200) % 90 != 70).astype(float))  # zeros at 70 and 160
+    with pytest.raises(np.linalg.LinAlgError, match="resolution failed at diagonal 70"):
+        linalg.solve_triangular(several, several)
+    stack = cp.stack([cp.eye(5), cp.diag(cp.asarray([1.0, 1, 1, 0, 0])), cp.eye(5)])
+    with pytest.raises(np.linalg.LinAlgError, match="resolution failed at diagonal 3"):
+        linalg.solve_triangular(stack, stack)
     with pytest.raises(np.linalg.LinAlgError, match="not positive definite"):
         linalg.cho_factor(-square)
     with pytest.raises(ValueError, match="must have 3 rows"):
