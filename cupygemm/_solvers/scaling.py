@@ -5,9 +5,26 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-import numpy as np
-
 from cupygemm._request.arrays import Array
+
+# The exponents of the numbers, and of the powers of two, are biased by `bias`.
+_INVERSE_POWER = """
+template <typename Word>
+__device__ Word inverse_word(Word word, int fraction_bits, int bias)
+{
+    const Word exponent = word >> fraction_bits, inverse = 2 * bias - exponent;
+    const bool is_ordinary = word > 0 && exponent <= 2 * bias;
+    return (is_ordinary ? (inverse > 1 ? inverse : 1) : Word(bias)) << fraction_bits;
+}
+__device__ double inverse_power(double x)
+{
+    return __longlong_as_double(inverse_word(__double_as_longlong(x), 52, 1023));
+}
+__device__ float inverse_power(float x)
+{
+    return __int_as_float(inverse_word(__float_as_int(x), 23, 127));
+}
+"""
 
 
 def power_of_two_scale(a: Array) -> Array:
@@ -24,16 +41,14 @@ def power_of_two_scale(a: Array) -> Array:
         (batches, 1, 1), real. One for matrices of zeros, and for those with NaN or infinities.
     """
     # By rows first: the reduction of one matrix to one number is slow on some devices.
-    rows = largest_parts(a, 2)
-    return inverse_powers_of_two(rows.max(axis=1, keepdims=True)[:, :, None])
+    scale: Array = _inverse_power_of_largest()(largest_parts(a, 2), axis=1)
+    return scale[:, None, None]
 
 
 def inverse_powers_of_two(x: Array) -> Array:
     """Return powers of two that bring numbers near one; one for zeros, NaN and infinities."""
-    info = np.finfo(x.dtype)
-    words = x.view(f"i{x.itemsize}")
-    scale: Array = _inverse_powers()(words, int(info.nmant), int(info.maxexp) - 1)
-    return scale.view(x.dtype)
+    scale: Array = _inverse_powers()(x)
+    return scale
 
 
 def largest_parts(a: Array, axis: int, factor: Array | None = None) -> Array:
@@ -117,14 +132,24 @@ def _reduction(name: str, value: str, reduce: str, *more: str) -> Any:
 def _inverse_powers() -> Any:
     import cupy
 
-    # The exponents of the numbers, and of the powers of two, are biased by `bias`.
-    operation = """
-    const I exponent = word >> fraction_bits, inverse = 2 * bias - exponent;
-    const bool is_ordinary = word > 0 && exponent <= 2 * bias;
-    y = (is_ordinary ? (inverse > 1 ? inverse : 1) : I(bias)) << fraction_bits;
-    """
-    parameters = "I word, int32 fraction_bits, int32 bias"
-    return cupy.ElementwiseKernel(parameters, "I y", operation, "cupygemm_inverse_powers")
+    name, operation = "cupygemm_inverse_powers", "y = inverse_power(x)"
+    return cupy.ElementwiseKernel("T x", "T y", operation, name, preamble=_INVERSE_POWER)
+
+
+@functools.cache
+def _inverse_power_of_largest() -> Any:
+    import cupy
+
+    return cupy.ReductionKernel(
+        "T x",
+        "T y",
+        "x",
+        "max(a, b)",
+        "y = inverse_power(a)",
+        "0",
+        "cupygemm_inverse_power_of_largest",
+        preamble=_INVERSE_POWER,
+    )
 
 
 @functools.cache
