@@ -49,7 +49,7 @@ def common_keywords(function: Function) -> Function:
             if stream is not None:
                 with on_stream(name, stream, (*args, *keywords.values())):
                     return function(*args, **keywords)
-        if _several_devices():
+        if "cupy" in sys.modules and _device_count() > 1:  # arrays may lie on another device
             with _on_device((*args, *keywords.values())):
                 return function(*args, **keywords)
         return function(*args, **keywords)
@@ -97,11 +97,6 @@ def on_stream(function: str, stream: Any, arguments: Iterable[Any]) -> Iterator[
         )
     with Device(index), stream:
         yield
-
-
-def _several_devices() -> bool:
-    """Whether arrays may lie on another device than the current one."""
-    return "cupy" in sys.modules and _device_count() > 1
 
 
 @functools.cache

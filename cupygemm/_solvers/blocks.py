@@ -17,9 +17,9 @@ from cupygemm._backends.device import current_device, device
 from cupygemm._solvers.matrices import Layout, Matrices
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Limits:
-    """The limits within which block sizes are chosen.
+    """The limits within which block sizes are chosen. Each object is equal to itself only.
 
     Attributes
     ----------

@@ -45,7 +45,7 @@ def is_small(n: int, dtype: np.dtype[Any]) -> bool:
     Where tiles are factored in one launch, a single tile takes less time than the largest of these
     in float64.
     """
-    pays = not has_tile_kernels(dtype) or n <= _MOST_BESIDE_TILES[dtype.char]
+    pays = n <= _MOST_BESIDE_TILES.get(dtype.char, 0) or not has_tile_kernels(dtype)
     return pays and small.is_whole(n, dtype)
 
 

@@ -36,18 +36,21 @@ def is_checked() -> bool:
 
 def is_capturing() -> bool:
     """Tell whether the current stream records a graph."""
-    get_current_stream, is_recording = _capture_queries()
-    stream = get_current_stream().ptr
-    # The legacy default stream cannot be captured, and asking about it is an error if another is.
-    return stream != 0 and bool(is_recording(stream))
+    get_current_stream, is_recording = stream_queries()
+    return is_recording(get_current_stream())
 
 
 @functools.cache
-def _capture_queries() -> tuple[Callable[[], Any], Callable[[int], bool]]:
+def stream_queries() -> tuple[Callable[[], Any], Callable[[Any], bool]]:
+    """Return functions for the current stream, and for whether a stream records a graph."""
     from cupy.cuda import get_current_stream
     from cupy.cuda.runtime import streamIsCapturing
 
-    return get_current_stream, streamIsCapturing
+    def is_recording(stream: Any) -> bool:
+        # The legacy default stream cannot be captured. To ask is an error if another one is.
+        return stream.ptr != 0 and bool(streamIsCapturing(stream.ptr))
+
+    return get_current_stream, is_recording
 
 
 def finite_flag(*arrays: Array) -> Array:

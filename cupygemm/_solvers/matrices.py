@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -141,7 +142,7 @@ def zeros(batches: int, m: int, n: int, dtype: np.dtype[Any]) -> Matrices:
 def copied(a: Array, dtype: np.dtype[Any]) -> Matrices:
     """Return a copy of a stack of matrices, (..., m, n), as a type."""
     m, n = a.shape[-2:]
-    batches = int(np.prod(a.shape[:-2], dtype=np.int64))
+    batches = math.prod(a.shape[:-2])
     made = empty(batches, m, n, dtype)
     made.array[:, :, :n] = a.reshape(batches, m, n)
     return made
@@ -179,7 +180,8 @@ def augment(made: Matrices, a: Array, b: Array) -> None:
     n, k = b.shape[-2:]
     first = made.n - k
     made.array[:, :, :n] = a.reshape(-1, n, n)
-    made.array[:, :, n:first] = 0
+    if n < first:
+        made.array[:, :, n:first] = 0
     made.array[:, :, first : made.n] = b.reshape(-1, n, k)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -46,9 +47,13 @@ def factored_dtype(function: str, *arrays: Array, narrow: bool = False) -> np.dt
     TypeError
         The type is none that NumPy's function takes.
     """
+    return _factored_dtype(function, *[array.dtype for array in arrays], narrow=narrow)
+
+
+@functools.lru_cache(maxsize=1024)
+def _factored_dtype(function: str, *dtypes: np.dtype[Any], narrow: bool) -> np.dtype[Any]:
     single, is_complex = True, False
-    for array in arrays:
-        dtype = array.dtype
+    for dtype in dtypes:
         if dtype.char in FACTORED or (narrow and dtype.char == "e"):
             single = single and dtype.char in "feF"
             is_complex = is_complex or dtype.kind == "c"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import numbers
 from typing import Any, Literal, NamedTuple
 
@@ -87,7 +88,7 @@ def qr(
     dtype = factored_dtype("qr", a)
     m, n = a.shape[-2:]
     k, stack = min(m, n), a.shape[:-2]
-    batches = int(np.prod(stack, dtype=np.int64))
+    batches = math.prod(stack)
     if not a.size:
         return _empty(stack, m, n, dtype, mode)
     columns = m if mode == "complete" else k
@@ -305,7 +306,7 @@ def pinv(
         # In NumPy, that of matrices with no elements has their own type, integers included.
         return cupy.empty((*a.shape[:-2], n, m), dtype if m and n else a.dtype)
     stack = a.shape[:-2]
-    batches = int(np.prod(stack, dtype=np.int64))
+    batches = math.prod(stack)
     matrices = a.reshape(batches, m, n).astype(dtype, copy=False)
     values = decompose(matrices if m >= n else adjoint(matrices))
     relative = _cutoff(rcond, rtol, max(m, n), dtype)

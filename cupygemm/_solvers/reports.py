@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from cupygemm._solvers.errors import is_capturing, is_checked
+from cupygemm._solvers.errors import is_checked, stream_queries
 
 _LEAST = 1024
 
@@ -59,18 +59,18 @@ def reported(size: int, enqueue: Callable[[int], None]) -> np.ndarray[Any, Any] 
         Enqueues the kernel on the current stream. It takes the address of a word for each matrix,
         where zero stays if the matrix did not fail; the address is zero if nobody reads the words.
     """
-    if is_capturing() or not is_checked():
+    get_current_stream, is_recording = stream_queries()
+    stream = get_current_stream()
+    if is_recording(stream) or not is_checked():
         enqueue(0)
         return None
-    from cupy.cuda import get_current_stream
-
     words = _of_thread.words
     if words is None or len(words.values) < size:
         words = _Words(max(_LEAST, 1 << (size - 1).bit_length()))
     _of_thread.words = None
     try:
         enqueue(words.address)
-        get_current_stream().synchronize()
+        stream.synchronize()
     except BaseException:
         _lost.append(words)  # the kernel may still write to them
         raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from typing import Any, NoReturn
 
 import numpy as np
@@ -46,10 +47,12 @@ def right_hand_sides(
     columns = b[:, None] if vector else b
     if b.ndim == 0 or columns.shape[-2] != n:
         _mismatch(function, a, b)
-    try:
-        stack = np.broadcast_shapes(a.shape[:-2], columns.shape[:-2])
-    except ValueError:
-        _mismatch(function, a, b)
+    stack = a.shape[:-2]
+    if stack != columns.shape[:-2]:
+        try:
+            stack = np.broadcast_shapes(stack, columns.shape[:-2])
+        except ValueError:
+            _mismatch(function, a, b)
     shape = (*stack, n, columns.shape[-1])
     return dtype, copied(cupy.broadcast_to(columns, shape), dtype), shape, vector
 
@@ -66,7 +69,7 @@ def stacked(a: Array, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Matrices:
     import cupy
 
     n = a.shape[-1]
-    single = int(np.prod(a.shape[:-2], dtype=np.int64)) == 1
+    single = math.prod(a.shape[:-2]) == 1
     return readable(
         a.reshape(1, n, n) if single else cupy.broadcast_to(a, (*shape[:-2], n, n)), dtype
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -259,7 +260,7 @@ def _solve(
         require_finite(finite)
         raise_singular(function, failed)
         return result
-    batches, (columns, first) = int(np.prod(stack)), augmented_shape(n, k, dtype)
+    batches, (columns, first) = math.prod(stack), augmented_shape(n, k, dtype)
 
     def work(system: Matrices) -> _lu.LuFactors:
         found = _lu.factor(system, columns=n)
@@ -287,7 +288,7 @@ def _sign_and_diagonal(function: str, a: Any) -> tuple[Array, Array, tuple[int, 
 
     a, dtype = square_matrices(function, a)
     n, stack = a.shape[-1], a.shape[:-2]
-    batches = int(np.prod(stack, dtype=np.int64))
+    batches = math.prod(stack)
     if n == 0 or batches == 0:
         ones = cupy.ones((batches, n), dtype)
         return cupy.ones(batches, real_dtype(dtype)), ones, stack
