@@ -69,7 +69,7 @@ def test_a_graph_factors_what_the_operand_holds_when_it_is_launched(cp, draw, sm
     a = cp.asarray(first)
     graph, stream, result, _ = recorded(cp, ours, a)
     for values in (first, second):
-        a.set(values)
+        a.set(values, stream=stream)
         graph.launch(stream)
         stream.synchronize()
         assert_like(result, numpys(values), factor=20000)
@@ -90,7 +90,7 @@ def test_a_recorded_least_squares_problem_leaves_its_rank_on_the_device(cp, draw
     a = cp.asarray(full)
     graph, stream, found, _ = recorded(cp, lambda a: linalg.lstsq(a, b), a)
     for values, rank in ((full[:, [0, 1, 2, 0]], 3), (full, 4)):
-        a.set(values)
+        a.set(values, stream=stream)
         graph.launch(stream)
         stream.synchronize()
         assert int(found[2]) == rank
