@@ -257,6 +257,28 @@ def device(pytestconfig: pytest.Config, cp: ModuleType) -> Device:
 
 
 @pytest.fixture(scope="session")
+def cdna_compiler(pytestconfig: pytest.Config) -> None:
+    """Skip a test on another GPU's machine that has no compiler for CDNA."""
+    from cupygemm._build.toolchain import ToolchainError, find_toolchain
+
+    if pytestconfig.stash[_DEVICE] == "cuda":
+        try:
+            find_toolchain()
+        except ToolchainError as err:
+            pytest.skip(str(err))
+
+
+@pytest.fixture(scope="session")
+def emulated_targets(pytestconfig: pytest.Config) -> None:
+    """Skip a test on another GPU's machine that has no CuPy for ROCm."""
+    from cupygemm._commands.detect import find_devices
+
+    *_, emulated = find_devices()
+    if pytestconfig.stash[_DEVICE] == "cuda" and not emulated.usable:
+        pytest.skip(f"no emulated device: {emulated.reason}")
+
+
+@pytest.fixture(scope="session")
 def run_python() -> Callable[..., str]:
     """Run Python code in a new process and return its output.
 

@@ -23,6 +23,7 @@ def test_they_stay_in_registers_on_hopper(kind, config, char):
     assert cubin.resources().local_bytes == 0
 
 
+@pytest.mark.usefixtures("cdna_compiler")
 @pytest.mark.covering
 @pytest.mark.parametrize(("kind", "config"), KINDS)
 @pytest.mark.parametrize("target", ["gfx90a", "gfx942", "gfx950"])

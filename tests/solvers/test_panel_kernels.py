@@ -106,6 +106,7 @@ def test_no_update_of_float64_shares_an_sm_with_a_panel(char):
             assert of_sm - panel_bytes - 2 * of_system < 8 * BLOCK_ELEMENTS
 
 
+@pytest.mark.usefixtures("cdna_compiler")
 @pytest.mark.covering
 @pytest.mark.parametrize(("kind", "constants"), PANELS)
 @pytest.mark.parametrize("target", ["gfx90a", "gfx942", "gfx950"])
@@ -121,6 +122,7 @@ def test_tiles_of_windows_stay_in_registers_on_hopper():
     assert compile_cubin(WINDOWED, kernels.WINDOWED_TILE.entry).resources().local_bytes == 0
 
 
+@pytest.mark.usefixtures("cdna_compiler")
 @pytest.mark.parametrize("target", ["gfx942", *swept("gfx90a", "gfx950")])
 def test_tiles_of_windows_stay_in_registers_on_cdna(target):
     compiled = compile_source(WINDOWED, target, kernels.WINDOWED_TILE.entry)
@@ -130,6 +132,7 @@ def test_tiles_of_windows_stay_in_registers_on_cdna(target):
 SYSTEM = {"threads": 64, "conjugate": False, "rows_adjacent": False, "unit": False}
 
 
+@pytest.mark.usefixtures("cdna_compiler")
 @pytest.mark.one_in(3)
 @pytest.mark.covering
 @pytest.mark.parametrize(("char", "width"), [("f", 32), ("d", 32), ("F", 16)])

@@ -54,6 +54,7 @@ for dtype in DTYPES:
 """
 
 
+@pytest.mark.usefixtures("cdna_compiler", "emulated_targets")
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("target", ["gfx90a", "gfx950"])
 @pytest.mark.parametrize(
