@@ -14,5 +14,7 @@ UPDATE_BLOCK = KernelKind("update_block", "=QQQqqqqqqqiiii", "hopper/{}.cu")
 """A product inside a panel."""
 PANEL_PRODUCT = KernelKind("panel_product", "=QQQqqqqqqqiiii", "hopper/{}.cu")
 """A product of blocks of float32 inside a panel, nearly exact."""
+FACTOR_TILE = KernelKind("factor_tile", "=QqqQqqQii", "hopper/{}.cu")
+"""A Cholesky factorisation of each matrix of a stack, which has at most 128 rows."""
 SOLVE_TILES = KernelKind("solve_tiles", "=QqqqQqqqQqqqQQQiiii", "hopper/{}.cu")
 """A Cholesky factorisation, or a triangular system with many right-hand sides, in one launch."""

@@ -33,20 +33,13 @@ from cupygemm._solvers.updates import panel_update
 
 _THREADS = 64
 _FINISH_THREADS = 128
-_MOST_BESIDE_TILES = {"f": 128, "d": 96}
-"""The most rows that a kernel for small matrices factors where the device has tiles of a type."""
 _TRAILING_ROWS = 1024
 """The rows of the blocks in which the lower triangle is updated."""
 
 
 def is_small(n: int, dtype: np.dtype[Any]) -> bool:
-    """Return whether a kernel for small matrices factors matrices of `n` rows.
-
-    Where tiles are factored in one launch, a single tile takes less time than the largest of these
-    in float64.
-    """
-    pays = n <= _MOST_BESIDE_TILES.get(dtype.char, 0) or not has_tile_kernels(dtype)
-    return pays and small.is_whole(n, dtype)
+    """Return whether a kernel for small matrices factors matrices of `n` rows."""
+    return small.is_whole(n, dtype)
 
 
 def factored(a: Array, dtype: np.dtype[Any]) -> tuple[Matrices, Array]:

@@ -1,7 +1,8 @@
 """Small matrices: one launch factors all matrices of a stack, and may solve with their factors.
 
 A matrix is held in registers, by 16 or 32 threads (``small_system.hpp``), or by groups of as many
-that divide its columns (``small_rows.hpp``).
+that divide its columns (``small_rows.hpp``). Cholesky factorisations of most sizes have another
+kernel where a device has it (``tiles.factor_whole``).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import numpy as np
 
 from cupygemm._backends.kernel_kind import KernelKind, Launch
 from cupygemm._request.arrays import Array
-from cupygemm._solvers import blocks
+from cupygemm._solvers import blocks, tiles
 from cupygemm._solvers.kernels import SMALL_CHOLESKY, SMALL_INVERSE, SMALL_LU, SMALL_SYSTEM, load
 from cupygemm._solvers.matrices import Matrices
 from cupygemm._solvers.reports import reported
@@ -243,6 +244,9 @@ def _launch_cholesky(
     info: int,
     batches: int,
 ) -> None:
+    if tiles.factors_whole(n, dtype):
+        tiles.factor_whole(n, dtype, a, factors, info, batches)
+        return
     shape = shape_of(n)
     launch = shape.load(SMALL_CHOLESKY, dtype)
     launch((-(-batches // shape.matrices), 1), *a, *factors, info, n, batches)

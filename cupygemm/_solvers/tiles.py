@@ -3,6 +3,9 @@
 Where the device has the kernel, ``kernels/hopper/solve_tiles.cu``, thread blocks claim tiles and
 wait for the tiles that theirs depend on. So the panels of a factorisation overlap with the updates
 of other columns without streams, and the host enqueues one launch.
+
+A stack of matrices of one tile each has a kernel of its own, ``kernels/hopper/factor_tile.cu``,
+whose thread blocks wait for nothing.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ import numpy as np
 
 from cupygemm._backends.device import current_device
 from cupygemm._backends.kernel_kind import Launch
-from cupygemm._backends.solver_kernels import SOLVE_TILES
+from cupygemm._backends.solver_kernels import FACTOR_TILE, SOLVE_TILES
 from cupygemm._request.arrays import Array
 from cupygemm._solvers import blocks
 from cupygemm._solvers.ahead import spared
@@ -23,6 +26,14 @@ from cupygemm._solvers.matrices import Matrices
 
 TILE = 128
 _THREADS = 256
+_ROWS_OF_WARP = 16
+_LEAST_WHOLE = 17
+"""The fewest rows of a matrix that `factor_whole` takes. Fewer would leave lanes without work."""
+_NOT_WHOLE = {"f": range(65, 97)}
+"""The rows of matrices of a type that the kernel for all devices factors in less time.
+
+Six warps fill the registers of an SM's quarters unevenly, so few of their thread blocks fit on it.
+"""
 _SLAB, _STAGES, _BLOCK, _PAD = 16, 4, 8, 4
 _VECTOR_BYTES = 16
 _INVERSES_ALIGNED = 256
@@ -35,6 +46,40 @@ Strides = tuple[int, int, int]
 def factors_tiles(a: Matrices) -> bool:
     """Tell whether the current device factors such matrices in one launch."""
     return blocks.has_tile_kernels(a.dtype)
+
+
+def factors_whole(n: int, dtype: np.dtype[Any]) -> bool:
+    """Tell whether `factor_whole` takes less time than the kernel for all devices (small.py)."""
+    pays = _LEAST_WHOLE <= n <= TILE and n not in _NOT_WHOLE.get(dtype.char, ())
+    return pays and blocks.has_tile_kernels(dtype)
+
+
+def factor_whole(
+    n: int,
+    dtype: np.dtype[Any],
+    a: tuple[int, int, int],
+    factors: tuple[int, int, int],
+    info: int,
+    batches: int,
+) -> None:
+    """Compute the lower Cholesky factors of matrices that are one tile each, with zeros above.
+
+    Parameters
+    ----------
+    n : int
+        The rows of a matrix.
+    dtype : numpy.dtype
+        The element type.
+    a, factors : tuple of int
+        The address of the first matrix, and the elements between rows and between matrices. Only
+        lower triangles are read. Both may be the same.
+    info : int
+        As of `factor`.
+    batches : int
+        The number of matrices.
+    """
+    launch = load(FACTOR_TILE, dtype, -(-n // _ROWS_OF_WARP) * 32)
+    launch((batches, 1), *a, *factors, info, n, 0)
 
 
 def solves_tiles(n: int, b: Matrices, columns: int) -> bool:

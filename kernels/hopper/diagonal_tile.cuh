@@ -1,6 +1,6 @@
-// The factorisation of a tile of 128 x 128 on the diagonal, block by block of 8 columns.
+// The factorisation of a tile on the diagonal, block by block of 8 columns.
 //
-// Each of eight warps has 16 rows. The first warp factors the 8 x 8 block on the diagonal and
+// Each warp has 16 rows. The first warp factors the 8 x 8 block on the diagonal and
 // inverts the factor, while the others subtract the products with the block before:
 //
 //   warp 0  | factor block b            | rows of b | products with b in b + 1 | factor block b + 1

@@ -1,4 +1,4 @@
-// A warp's 16 rows of a tile of 128 x 128, in registers, by blocks of 8 columns.
+// A warp's 16 rows of a tile, in registers, by blocks of 8 columns.
 //
 // Lane 4 g + t has the elements in rows g and g + 8 at columns 2 t and 2 t + 1 of each block.
 // Sums of fp32 are computed by fused multiplications and additions.
@@ -10,7 +10,7 @@
 
 namespace cupygemm {
 
-constexpr u32 tile_blocks = 16;
+constexpr u32 tile_rows = Config::threads / 32 * 16, tile_blocks = tile_rows / block;
 // Rows of blocks of 8 columns in shared memory: 16 bytes of each are read without bank conflicts.
 constexpr u32 row_pitch = sizeof(S) == 8 ? block : block + 4;
 

@@ -8,7 +8,6 @@
 //               | copy slab 1, if it is finished                                          |
 #pragma once
 
-#include "hopper/rows_of_tile.cuh"
 #include "hopper/tile_progress.cuh"
 
 namespace cupygemm {

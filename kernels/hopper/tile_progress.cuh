@@ -5,12 +5,12 @@
 
 #include "config.hpp"
 #include "hopper/ordered_words.cuh"
-#include "hopper/tile_operand.cuh"
+#include "hopper/rows_of_tile.cuh"
 
 namespace cupygemm {
 
 constexpr bool factors = Config::factors;
-constexpr u32 tile_rows = 128, slab = 16, slabs_per_tile = tile_rows / slab;
+constexpr u32 slab = 16, slabs_per_tile = tile_rows / slab;
 constexpr u32 last_thread = Config::threads - 1;
 
 // A tile, and the matrices that it belongs to.

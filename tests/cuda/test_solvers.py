@@ -48,6 +48,19 @@ def test_factors_of_a_definite_matrix(cp, dtype):
     assert abs(factor @ factor.conj().T - a).max() <= 10 * 2500 * unit(dtype) * abs(a).max()
 
 
+@pytest.mark.parametrize("dtype", "fd")
+@pytest.mark.parametrize("n", [17, 48, 63, 96, 128])
+def test_factors_of_a_stack(cp, n, dtype):
+    a = drawn(cp, 300 * n, n, dtype).reshape(300, n, n)
+    a = a @ a.swapaxes(-1, -2) / n + cp.eye(n, dtype=dtype)
+    factors = linalg.cholesky(a)
+    assert abs(factors @ factors.swapaxes(-1, -2) - a).max() <= 10 * n * unit(dtype) * abs(a).max()
+    assert not cp.triu(factors, 1).any()
+    a[170, n - 1, n - 1] = -1
+    with pytest.raises(np.linalg.LinAlgError, match=f"minor of order {n} is not"):
+        linalg.cholesky(a)
+
+
 @pytest.mark.parametrize("dtype", "fdFD")
 @pytest.mark.parametrize("shape", [(2500, 2000), (700, 900)])
 def test_orthogonal_factors(cp, shape, dtype):

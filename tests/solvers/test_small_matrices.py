@@ -9,6 +9,7 @@ import scipy.linalg
 from cupygemm import linalg
 from cupygemm._backends.cdna.compile import compile_source
 from cupygemm._backends.hopper.compile import compile_cubin
+from cupygemm._backends.solver_kernels import FACTOR_TILE
 from cupygemm._solvers import kernels, reports, small
 from tests.solvers.conftest import assert_like, unit
 from tests.solvers.test_accuracy import MATRICES, inverse_error
@@ -184,6 +185,8 @@ KINDS = [
 ]
 SPILLED = {kernels.SMALL_CHOLESKY: 8, kernels.SMALL_LU: 24, kernels.SMALL_INVERSE: 96}
 """Bytes of a thread in memory, so that more workgroups are resident: less than a row, of 128."""
+SPILLED_OF_TILES = 112
+"""The same where the device has tiles: less than what a thread holds of 64 rows in float32."""
 
 
 @pytest.mark.covering
@@ -195,6 +198,14 @@ def test_rows_stay_in_registers_on_hopper(kind, config, char):
 
 
 @pytest.mark.usefixtures("cdna_compiler")
+@pytest.mark.covering
+@pytest.mark.parametrize("char", "fd")
+@pytest.mark.parametrize("n", [32, 64, 96, 128])
+def test_tiles_stay_in_registers_on_hopper(n, char):
+    text = kernels.source(FACTOR_TILE, char, {"threads": 2 * n})
+    assert compile_cubin(text, FACTOR_TILE.entry).resources().local_bytes <= SPILLED_OF_TILES
+
+
 @pytest.mark.covering
 @pytest.mark.parametrize(("kind", "config"), KINDS)
 @pytest.mark.parametrize("target", ["gfx90a", "gfx942", "gfx950"])
