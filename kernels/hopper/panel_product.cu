@@ -28,21 +28,24 @@ static_assert(sizeof(Stage) * stages == Config::shared_bytes,
 template <u32 lines, u32 length, u32 pitch> CUPYGEMM_INLINE void
 copy_lines(float *to, const float *from, i64 from_line, u32 has_lines, u32 has, u32 thread) {
     constexpr u32 vectors = length / 4;
-    static_assert(lines * vectors % threads == 0, "threads copy the same number");
+    constexpr u32 lines_of_all = threads / vectors;
+    static_assert(threads % vectors == 0 && lines % lines_of_all == 0,
+                  "a thread copies the same part of some lines");
+    const u32 first = thread / vectors, along = thread % vectors * 4;
+    const u32 present = along >= has ? 0 : minimum(has - along, 4u);
+    const float *source = from + first * from_line + along;
 #pragma unroll
-    for (u32 i = 0; i < lines * vectors / threads; ++i) {
-        const u32 at = i * threads + thread, line = at / vectors, along = at % vectors * 4;
-        const bool inside = line < has_lines && along < has;
-        const u32 left = has - along, present = !inside ? 0 : left < 4 ? left : 4;
-        const float *const source = inside ? from + line * from_line + along : from;
-        copy_async<16>(shared_address(to + line * pitch + along), reinterpret_cast<u64>(source),
-                       present * 4);
+    for (u32 line = 0; line < lines; line += lines_of_all) {
+        const bool inside = first + line < has_lines && present > 0;
+        copy_async<16>(shared_address(to + (first + line) * pitch + along),
+                       reinterpret_cast<u64>(inside ? source : from), inside ? present * 4 : 0);
+        source += lines_of_all * from_line;
     }
 }
 
 } // namespace cupygemm
 
-extern "C" __global__ void __launch_bounds__(128)
+extern "C" __global__ void __launch_bounds__(128, 3)
     cupygemm_panel_product(const cupygemm::UpdateArgs args) {
     using namespace cupygemm;
     extern __shared__ __align__(128) float dynamic_shared[];
@@ -78,7 +81,7 @@ extern "C" __global__ void __launch_bounds__(128)
         return row < m && column < n ? c + row * args.ldc + column : nullptr;
     };
     const auto both = [&](u32 j) { return column0 + warp_column + 8 * j + t * 2 + 1 < n; };
-    float sums[2][4][4] = {}; // (16 rows, 8 columns, element of mma.sync)
+    float sums[2][4][4] = {}, low[2][4][4] = {}; // (16 rows, 8 columns, element of mma.sync)
     if constexpr (!Config::replaces)
 #pragma unroll
         for (u32 i = 0; i < 2; ++i)
@@ -96,6 +99,7 @@ extern "C" __global__ void __launch_bounds__(128)
         block_sync(threads); // the slab is in shared memory, and the one before has been read
         copy(slab + stages - 1);
         const Stage &from = stage[slab % stages];
+        float high[2][4][4] = {};
 #pragma unroll
         for (u32 k0 = 0; k0 < depth; k0 += 8) {
             Terms<4> x[2];
@@ -114,15 +118,18 @@ extern "C" __global__ void __launch_bounds__(128)
                 for (u32 e = 0; e < 2; ++e)
                     y[j].set(e, from.b[(k0 + e * 4 + t) * pitch_b + warp_column + 8 * j + g]);
 #pragma unroll
-            for (u32 term = 0; term < 3; ++term) // the smallest products first
-#pragma unroll
-                for (u32 i = 0; i < 2; ++i)
-#pragma unroll
-                    for (u32 j = 0; j < 4; ++j)
-                        mma_m16n8k8(sums[i][j], term == 0 ? x[i].low : x[i].high,
-                                    term == 1 ? y[j].low : y[j].high);
+            for (u32 i = 0; i < 2; ++i) {
+                mma_low_terms(low[i], x[i], y);
+                mma_high_terms(high[i], x[i], y);
+            }
         }
+#pragma unroll
+        for (u32 i = 0; i < 2; ++i)
+            add_sums(sums[i], high[i]);
     }
+#pragma unroll
+    for (u32 i = 0; i < 2; ++i)
+        add_sums(sums[i], low[i]);
 #pragma unroll
     for (u32 i = 0; i < 2; ++i)
 #pragma unroll

@@ -50,9 +50,7 @@ template <class S, u32 width> struct RowsByMmaSync {
                     const bool inside = row < view.end && column < view.count;
                     left[i][k] = inside ? view.a[row * view.lda + column - view.count] : S{};
                 }
-#pragma unroll
-            for (u32 k = 0; k < depth / 8; ++k)
-                subtract_step(sums, left, 2 * k, &u[k0 + 8 * k], g, t);
+            subtract_products(sums, left, &u[k0], g, t);
         }
 #pragma unroll
         for (u32 i = 0; i < 4; ++i)
@@ -65,35 +63,48 @@ template <class S, u32 width> struct RowsByMmaSync {
     }
 
 private:
-    // Subtract the products of 8 k: columns k and k + 1 of `left`, and 8 rows of U.
-    CUPYGEMM_INLINE static void subtract_step(double (&sums)[2][strips][4],
-                                              const double (&left)[4][depth / 4], u32 k,
-                                              const double (*u)[u_pitch], u32 g, u32 t) {
+    // Subtract the products of the columns of `left` and as many rows of U.
+    CUPYGEMM_INLINE static void subtract_products(double (&sums)[2][strips][4],
+                                                  const double (&left)[4][depth / 4],
+                                                  const double (*u)[u_pitch], u32 g, u32 t) {
 #pragma unroll
-        for (u32 j = 0; j < strips; ++j) {
-            const Fragment right{-u[t][8 * j + g], -u[t + 4][8 * j + g]};
+        for (u32 k = 0; k < depth / 4; k += 2)
 #pragma unroll
-            for (u32 i = 0; i < 2; ++i)
-                mma_m16n8k8(sums[i][j], {left[2 * i][k], left[2 * i][k + 1]},
-                            {left[2 * i + 1][k], left[2 * i + 1][k + 1]}, right);
-        }
+            for (u32 j = 0; j < strips; ++j) {
+                const double *const from = &u[4 * k + t][8 * j + g];
+                const Fragment right{-from[0], -from[4 * u_pitch]};
+#pragma unroll
+                for (u32 i = 0; i < 2; ++i)
+                    mma_m16n8k8(sums[i][j], {left[2 * i][k], left[2 * i][k + 1]},
+                                {left[2 * i + 1][k], left[2 * i + 1][k + 1]}, right);
+            }
     }
-    CUPYGEMM_INLINE static void subtract_step(float (&sums)[2][strips][4],
-                                              const float (&left)[4][depth / 4], u32 k,
-                                              const float (*u)[u_pitch], u32 g, u32 t) {
-        Terms<2> right[strips];
+    CUPYGEMM_INLINE static void subtract_products(float (&sums)[2][strips][4],
+                                                  const float (&left)[4][depth / 4],
+                                                  const float (*u)[u_pitch], u32 g, u32 t) {
+        float low[2][strips][4] = {}, high[2][strips][4] = {};
 #pragma unroll
-        for (u32 j = 0; j < strips; ++j)
+        for (u32 k = 0; k < depth / 4; k += 2) {
+            Terms<2> right[strips];
 #pragma unroll
-            for (u32 e = 0; e < 2; ++e)
-                right[j].set(e, u[4 * e + t][8 * j + g]);
+            for (u32 j = 0; j < strips; ++j)
+#pragma unroll
+                for (u32 e = 0; e < 2; ++e)
+                    right[j].set(e, u[4 * k + 4 * e + t][8 * j + g]);
+#pragma unroll
+            for (u32 i = 0; i < 2; ++i) {
+                Terms<4> terms;
+#pragma unroll
+                for (u32 e = 0; e < 4; ++e)
+                    terms.set(e, -left[2 * i + e % 2][k + e / 2]);
+                mma_low_terms(low[i], terms, right);
+                mma_high_terms(high[i], terms, right);
+            }
+        }
 #pragma unroll
         for (u32 i = 0; i < 2; ++i) {
-            Terms<4> terms;
-#pragma unroll
-            for (u32 e = 0; e < 4; ++e)
-                terms.set(e, -left[2 * i + e % 2][k + e / 2]);
-            mma_terms(sums[i], terms, right);
+            add_sums(high[i], low[i]);
+            add_sums(sums[i], high[i]);
         }
     }
 };

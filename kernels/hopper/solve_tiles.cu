@@ -234,7 +234,9 @@ CUPYGEMM_INLINE void solve_tile(const SolveTilesArgs &args, Shared &shared, cons
 
 } // namespace cupygemm
 
-extern "C" __global__ void __launch_bounds__(256)
+// The shared memory of a thread block fills an SM. Unless the compiler is told, it saves registers,
+// and orders the products of tf32 terms so that each waits for the last one.
+extern "C" __global__ void __launch_bounds__(256, cupygemm::factors ? 0 : 1)
     cupygemm_solve_tiles(const cupygemm::SolveTilesArgs args) {
     using namespace cupygemm;
     extern __shared__ __align__(128) u8 dynamic_shared[];

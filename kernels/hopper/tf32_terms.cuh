@@ -22,14 +22,36 @@ template <u32 count> struct Terms {
     }
 };
 
-// d[j] += a b[j]. A product waits for the last one with the same sums, so these take turns.
+// mma.sync truncates what it adds to, so long sums in its registers become too small. Therefore
+// products are summed from zero for some k, and added to the others by instructions that round.
+// Those with low terms are so small that their sum may be as long as it likes.
+
+// d[j] += a b[j], but only the products of a high and a low term. A product waits for the last one
+// with the same sums, so these take turns.
 template <u32 count>
-CUPYGEMM_INLINE void mma_terms(float (*d)[4], const Terms<4> &a, const Terms<2> (&b)[count]) {
+CUPYGEMM_INLINE void mma_low_terms(float (*d)[4], const Terms<4> &a, const Terms<2> (&b)[count]) {
 #pragma unroll
-    for (u32 term = 0; term < 3; ++term)
+    for (u32 j = 0; j < count; ++j)
+        mma_m16n8k8(d[j], a.low, b[j].high);
 #pragma unroll
-        for (u32 j = 0; j < count; ++j)
-            mma_m16n8k8(d[j], term == 0 ? a.low : a.high, term == 1 ? b[j].low : b[j].high);
+    for (u32 j = 0; j < count; ++j)
+        mma_m16n8k8(d[j], a.high, b[j].low);
+}
+
+// d[j] += a b[j], but only the products of the high terms.
+template <u32 count>
+CUPYGEMM_INLINE void mma_high_terms(float (*d)[4], const Terms<4> &a, const Terms<2> (&b)[count]) {
+#pragma unroll
+    for (u32 j = 0; j < count; ++j)
+        mma_m16n8k8(d[j], a.high, b[j].high);
+}
+
+template <u32 count> CUPYGEMM_INLINE void add_sums(float (*d)[4], const float (&sums)[count][4]) {
+#pragma unroll
+    for (u32 j = 0; j < count; ++j)
+#pragma unroll
+        for (u32 e = 0; e < 4; ++e)
+            d[j][e] += sums[j][e];
 }
 
 } // namespace cupygemm

@@ -127,83 +127,73 @@ template <> struct TileSums<float> : FragmentsOfTile<float> {
                 continue;
             Columns b;
             set(b, [&](u32 i, u32 e) { return element<Right>(right, j + i, right_k, e); });
-            if (j >= first && j + together <= end)
-                mma_terms(value + j, a, b);
-            else
+            float sums[together][4] = {};
+            mma_low_terms(sums, a, b);
+            mma_high_terms(sums, a, b);
 #pragma unroll
-                for (u32 i = 0; i < together; ++i)
-                    if (j + i >= first && j + i < end) {
-                        const Terms<2> column[] = {b[i]};
-                        mma_terms(value + j + i, a, column);
-                    }
+            for (u32 i = 0; i < together; ++i)
+                if (j + i >= first && j + i < end)
+#pragma unroll
+                    for (u32 e = 0; e < 4; ++e)
+                        value[j + i][e] += sums[i][e];
         }
     }
 
-    // Elements of B are loaded four blocks ahead, and of A one step.
+    // Products of 16 k are summed before they are added.
     template <u32 depth, class Left, class Right, class Between> CUPYGEMM_INLINE void
     subtract_all(const float *left, const float *right, const Between &between) {
         constexpr u32 steps = depth / 8;
-        Terms<4> a = load<Left, Right>(left, 0), next_a = a;
-        float ahead[together][2];
-        const auto load_columns = [&](u32 j, u32 k) {
+        Terms<4> a[steps];
 #pragma unroll
-            for (u32 i = 0; i < together; ++i)
+        for (u32 step = 0; step < steps; ++step)
+            a[step] = load<Left, Right>(left, step * 8);
 #pragma unroll
-                for (u32 e = 0; e < 2; ++e)
-                    ahead[i][e] = element<Right>(right, j + i, k, e);
-        };
-        load_columns(0, 0);
-#pragma unroll
-        for (u32 step = 0; step < steps; ++step) {
-            if (step == 1)
+        for (u32 j = 0; j < blocks; j += together) {
+            if (j == blocks / 2)
                 between();
+            Columns b[steps];
+            float sums[together][4] = {};
 #pragma unroll
-            for (u32 j = 0; j < blocks; j += together) {
-                Columns b;
-                set(b, [&](u32 i, u32 e) { return ahead[i][e]; });
-                const bool last = j + together == blocks;
-                if (step + last < steps)
-                    load_columns((j + together) % blocks, (step + last) * 8);
-                if (j == 0 && step + 1 < steps)
-                    next_a = load<Left, Right>(left, (step + 1) * 8);
-                mma_terms(value + j, a, b);
+            for (u32 step = 0; step < steps; ++step) {
+                set(b[step],
+                    [&](u32 i, u32 e) { return element<Right>(right, j + i, step * 8, e); });
+                mma_low_terms(sums, a[step], b[step]);
             }
-            a = next_a;
+#pragma unroll
+            for (u32 step = 0; step < steps; ++step)
+                mma_high_terms(sums, a[step], b[step]);
+            add_sums(value + j, sums);
         }
     }
 
     template <class Triangle>
     CUPYGEMM_INLINE void solve(const float *triangle, const float *inverses, u32 pitch) {
         const u32 g = lane / 4, t = lane % 4;
+        float low[blocks][4] = {};
 #pragma unroll
         for (u32 b = 0; b < blocks; ++b) {
             const float *const inverse = inverses + (b * 8 + g) * pitch + 2 * t;
             Terms<2> of_inverse[1];
-            of_inverse[0].set(0, inverse[0]);
-            of_inverse[0].set(1, inverse[1]);
+            set(of_inverse, [&](u32, u32 e) { return inverse[e]; });
             float (&x)[4] = value[b];
+#pragma unroll
+            for (u32 e = 0; e < 4; ++e)
+                x[e] += low[b][e];
             const Terms<4> sums = rows_of(x, 1);
             x[0] = x[1] = x[2] = x[3] = 0;
-            mma_terms(&x, sums, of_inverse);
+            mma_low_terms(&x, sums, of_inverse);
+            mma_high_terms(&x, sums, of_inverse);
             const Terms<4> negative = rows_of(x, -1);
-            const auto of_triangle = [&](u32 j, u32 e) {
-                return triangle[Triangle::place(j * 8 + g, b * 8 + 2 * t + e)];
-            };
 #pragma unroll
-            for (u32 j = 0; j < blocks; j += together) {
-                if (j > b) {
-                    Columns columns;
-                    set(columns, [&](u32 i, u32 e) { return of_triangle(j + i, e); });
-                    mma_terms(value + j, negative, columns);
-                    continue;
-                }
-#pragma unroll
-                for (u32 i = j; i < j + together; ++i)
-                    if (i > b) {
-                        Terms<2> column[1];
-                        set(column, [&](u32, u32 e) { return of_triangle(i, e); });
-                        mma_terms(value + i, negative, column);
-                    }
+            for (u32 j = b + 1; j < blocks; ++j) {
+                Terms<2> of_triangle[1];
+                set(of_triangle, [&](u32, u32 e) {
+                    return triangle[Triangle::place(j * 8 + g, b * 8 + 2 * t + e)];
+                });
+                float high[1][4] = {};
+                mma_low_terms(low + j, negative, of_triangle);
+                mma_high_terms(high, negative, of_triangle);
+                add_sums(value + j, high);
             }
         }
     }

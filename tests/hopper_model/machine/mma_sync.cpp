@@ -1,8 +1,9 @@
 // mma.sync: the lanes of a warp contribute fragments, and each lane receives its sums.
 //
 // The instruction is synchronous: no lane continues before all lanes have arrived. Products are
-// added one after another, and each sum is rounded. Source: PTX ISA 9.0, "Matrix Fragments for
-// mma.m16n8k8" and "Matrix Fragments for mma.m16n8k16".
+// added one after another, and each sum is rounded; but sums of tf32 products are truncated.
+// Sources: PTX ISA 9.0, "Matrix Fragments for mma.m16n8k8" and "Matrix Fragments for mma.m16n8k16";
+// Khattak and Mikaitis, "Accurate models of NVIDIA tensor cores", 2025.
 #include "numbers.hpp"
 #include "ptx.hpp"
 
@@ -43,6 +44,24 @@ void multiply(Arguments &args) {
     }
 }
 
+// The sum of some numbers as tensor cores compute it: all are truncated to two bits below the last
+// place of the largest, and so is their sum to fp32.
+template <u32 count> float truncated_sum(const double (&terms)[count]) {
+    double largest = 0, sum = 0;
+    for (const double term : terms) {
+        largest = __builtin_fmax(largest, __builtin_fabs(term));
+        sum += term;
+    }
+    if (!(largest >= 0x1p-100 && largest < __builtin_inf())) // nothing is truncated
+        return static_cast<float>(sum);
+    const double unit = __builtin_ldexp(1, __builtin_ilogb(largest) - 25);
+    sum = 0;
+    for (const double term : terms)
+        sum += __builtin_trunc(term / unit);
+    constexpr u64 lost = (1ull << 29) - 1; // bits of fp64 that fp32 lacks
+    return static_cast<float>(real(__builtin_bit_cast(u64, sum) & ~lost) * unit);
+}
+
 // tf32 numbers that lie alike, with sums in fp32. The low bits of the registers are not read.
 void multiply_tf32(Arguments &args) {
     constexpr u32 depth = 8, of_a = 4, of_b = 2;
@@ -54,11 +73,11 @@ void multiply_tf32(Arguments &args) {
     const u32 g = lane / 4, t = lane % 4;
     for (u32 i = 0; i < 4; ++i) {
         const u32 below = i / 2, column = 2 * t + i % 2;
-        float sum = args.real(3, i);
+        double terms[depth + 1] = {args.real(3, i)};
         for (u32 k = 0; k < depth; ++k)
-            sum += number(value[4 * g + k % 4][k / 4 * 2 + below]) *
-                   number(value[4 * column + k % 4][of_a + k / 4]);
-        args.set(0, __builtin_bit_cast(u32, sum), i);
+            terms[k + 1] = static_cast<double>(number(value[4 * g + k % 4][k / 4 * 2 + below])) *
+                           number(value[4 * column + k % 4][of_a + k / 4]);
+        args.set(0, __builtin_bit_cast(u32, truncated_sum(terms)), i);
     }
 }
 
