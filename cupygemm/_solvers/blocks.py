@@ -74,6 +74,9 @@ class Limits:
         panel's first parts to the next panel's columns.
     ahead_of_qr : int
         The same for a QR factorisation, whose launches take more time.
+    paired : int
+        The fewest columns behind the next two QR panels that are updated once for two panels, in
+        float32. Updates of fewer take less time than a panel.
     formed_beside : int
         The fewest columns of a matrix whose Q is formed while panels are factored; with fewer, the
         additional launches take longer.
@@ -131,6 +134,7 @@ class Limits:
     after: int = 1024
     early: int = 60_000_000
     ahead_of_qr: int = 1024
+    paired: int = 4096
     formed_beside: int = 4096
     beside_qr: int = 160_000_000
     reflected: int = 1024

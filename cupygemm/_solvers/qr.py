@@ -2,7 +2,7 @@
 
 The reflections of an outer panel are Q = I - V T V^H. Its blocks are factored one after the other,
 and each is applied to the rest of the panel by products; T grows by products, too. Then the panel
-is applied to the rest of the matrix (reflectors.py).
+is applied to the rest of the matrix (reflectors.py), or two panels at once (qr_updates.py).
 
 A wide panel has two halves. The first is applied to the second by such products, too. The T of the
 panel is [T1, -T1 V1^H V2 T2; 0, T2].
@@ -16,7 +16,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -33,11 +32,13 @@ from cupygemm._solvers.blocks import (
     panel_blocks,
 )
 from cupygemm._solvers.columns_of_q import ColumnsOfQ
+from cupygemm._solvers.delayed_updates import Update, joined
 from cupygemm._solvers.graph_parts import end_step
 from cupygemm._solvers.kernels import REFLECTOR, load
 from cupygemm._solvers.matrices import Matrices, adjoint, empty
 from cupygemm._solvers.qr_blocks import factor_blocks
 from cupygemm._solvers.qr_halves import Halves
+from cupygemm._solvers.qr_updates import steps
 from cupygemm._solvers.recorded import is_host_bound, repeatable
 from cupygemm._solvers.reflectors import Reflector, multiplies_in_place
 from cupygemm._solvers.teams import Workspace
@@ -133,37 +134,44 @@ def _factor(a: Matrices, q: ColumnsOfQ | None) -> QrFactors:
     widest = min(reflected, blocks.power_of_two(k) // 8) if q else outer
     groups = outer_panels(k, max(widest // outer, 1) * outer)
     reflectors = [Reflector.of(groups[0], a)]
+
+    def apply(update: Update) -> None:
+        own = reflectors[update.panels.start // len(groups[0])]
+        own.apply_part(update.panels, a, update.columns, inverse=True)
+
     _factor_panel(a, tau, workspace, halves, reflectors[0], panels[0])
-    for panel, following in zip_longest(panels, panels[1:]):
-        own = reflectors[-1]
-        if following is None:
-            own.apply_part(panel, a, range(panel.stop, a.n), inverse=True)
-            _join_group(own, panel, q)
-            break
-        end_step()
-        if following.start == own.columns.stop:
-            reflectors.append(Reflector.of(groups[len(reflectors)], a))
+    # Products of float64 take no less time for two panels than for one and one (measured).
+    in_pairs = a.dtype.char == "f" and a.batches == 1 and len(groups[0]) % (2 * outer) == 0
+    for step in steps(panels, a.n, limits.paired if in_pairs else a.n):
+        own, following = reflectors[-1], step.following
+        if following is not None:
+            end_step()
+            if following.start == own.columns.stop:
+                reflectors.append(Reflector.of(groups[len(reflectors)], a))
+        if following is None or not _is_beside(a, following.stop, q):
+            for update in joined(step.first, *step.updates):
+                apply(update)
+            if following is not None:
+                _factor_panel(a, tau, workspace, halves, reflectors[-1], following)
+            _join_group(own, step.panel, q)
+            continue
         factor_next = functools.partial(
             _factor_panel, a, tau, workspace, halves, reflectors[-1], following
         )
-        behind = range(following.stop, a.n)
-        if not _is_beside(a, following.stop, q):
-            own.apply_part(panel, a, range(panel.stop, a.n), inverse=True)
-            factor_next()
-            _join_group(own, panel, q)
-            continue
-        own.apply_part(panel, a, following, inverse=True)
-        update = 4 * (a.m - panel.start) * len(panel) * len(behind)
+        apply(step.first)
+        operations = sum(2 * update.operations(a.m) for update in step.updates)
         most = limits.beside_qr * len(following)
         formed = q if k >= limits.formed_beside else None
-        planned = update + (formed.pending if formed else 0)
+        planned = operations + (formed.pending if formed else 0)
         is_long = a.dtype.char == "d" and planned >= most
         spared = limits.spared_of_short_panel if is_long else limits.spared_of_qr
         with beside(factor_next, spared, units, leads=True):
-            own.apply_part(panel, a, behind, inverse=True)
-            _join_group(own, panel, q)
+            apply(step.updates[0])
+            _join_group(own, step.panel, q)  # before two panels are applied at once
+            for update in step.updates[1:]:
+                apply(update)
             if formed:
-                formed.work(most - update)
+                formed.work(most - operations)
     return QrFactors(a, tau, tuple(reflectors))
 
 

@@ -140,6 +140,27 @@ def test_columns_of_q_are_formed_beside_panels(cp, draw, small_blocks, monkeypat
         assert (one.get() == other).all()
 
 
+def test_columns_that_wait_for_two_panels(cp, device, draw, small_blocks, monkeypatch):
+    """Of a wide matrix, so that some columns are behind the last pair. No stream is too early."""
+    monkeypatch.setattr(blocks, "LIMITS", replace(blocks.LIMITS, outer=8, paired=16))
+    apply_part, parts = qr.Reflector.apply_part, []
+
+    def counted(own, part, c, columns, **options):
+        if c.n == 90:
+            parts.append(len(part))
+        apply_part(own, part, c, columns, **options)
+
+    monkeypatch.setattr(qr.Reflector, "apply_part", counted)
+    a = draw((72, 90), "f")
+    on_device = cp.asarray(a)
+    cp.cuda.Device().synchronize()
+    with emulator.checks(stream_races="error") if device.emulated else nullcontext():
+        q, r = (each.get() for each in linalg.qr(on_device))
+    assert parts.count(16) >= 4
+    np.testing.assert_allclose(q @ r, a, rtol=0, atol=1e-4)
+    np.testing.assert_allclose(q.T @ q, np.eye(72), rtol=0, atol=1e-5)
+
+
 def test_the_current_stream_waits_for_the_side_stream(cp):
     """Also if the block fails."""
     stream = cp.cuda.Stream(non_blocking=True)
