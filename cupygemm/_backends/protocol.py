@@ -70,7 +70,8 @@ class Support:
     Attributes
     ----------
     reason : str or None
-        Why it does not, as a clause without a full stop; None if it does.
+        Why it does not, as a clause without a full stop, or nothing if the request does not ask
+        for what the backend is for. None if it does.
     """
 
     reason: str | None = None
@@ -80,6 +81,7 @@ class Support:
 
 
 SUPPORTED = Support()
+NOT_ASKED = Support("")
 
 
 class Config(Protocol):

@@ -188,7 +188,8 @@ def _supporting(request: Request, device: Device) -> tuple[Backend | None, list[
         support = backend.supports(request)
         if support:
             return backend, reasons
-        reasons.append(str(support.reason))
+        if support.reason:
+            reasons.append(support.reason)
     return None, reasons
 
 

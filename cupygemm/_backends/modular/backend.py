@@ -21,6 +21,7 @@ from cupygemm._backends.modular.product import (
     sums_request,
 )
 from cupygemm._backends.protocol import (
+    NOT_ASKED,
     SUPPORTED,
     Backend,
     Candidate,
@@ -65,7 +66,7 @@ class ModularBackend(NoExtras):
     def supports(self, request: Request) -> Support:
         """Tell whether residues are asked for, and what is done to the sums is simple."""
         if not request.moduli:
-            return Support("precision does not ask for products of int8")
+            return NOT_ASKED
         if not self._has_int8:
             return Support("no kernel for this device multiplies int8")
         epilogue, types = request.epilogue, request.types
