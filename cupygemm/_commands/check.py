@@ -54,6 +54,8 @@ def check(
     from cupygemm.emulator.diagnostics import findings
     from cupygemm.emulator.execution import wave_order as orders
 
+    if not module and program.startswith("-"):
+        raise typer.BadParameter(f"check has no option {program}", param_hint="program")
     try:
         if wave_order is not None:
             orders.order_of(wave_order, "--wave-order ")

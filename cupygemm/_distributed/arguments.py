@@ -9,7 +9,7 @@ from numpy.typing import DTypeLike
 
 from cupygemm._distributed.group import Group
 from cupygemm._distributed.steps import balanced
-from cupygemm._request.arrays import as_array, may_overlap
+from cupygemm._request.arrays import as_array, may_overlap, type_of
 from cupygemm._request.call import Call, check_call
 from cupygemm._request.options import call_options
 
@@ -19,10 +19,10 @@ _OF_PRODUCTS = ("format_a", "format_b", "precision", "reproducible")
 def checked_group(function: str, group: Any) -> None:
     """Raise TypeError unless an argument is a group."""
     if not isinstance(group, Group):
-        kind = f"{type(group).__module__}.{type(group).__qualname__}".removeprefix("builtins.")
         raise TypeError(
-            f"{function}: group is a {kind}; call cupygemm.distributed.connect(communicator) once "
-            "on every rank, and pass the Group that it returns"
+            f"{function}: group is {type_of(group)}; call "
+            "cupygemm.distributed.connect(communicator) once on every rank, and pass the "
+            "Group that it returns"
         )
 
 

@@ -18,6 +18,7 @@ from cupygemm._distributed.peers import open_peers
 from cupygemm._distributed.recordings import Recordings
 from cupygemm._distributed.rendezvous import Membership, Rendezvous
 from cupygemm._distributed.segment import host_name
+from cupygemm._request.arrays import type_of
 
 _ADDRESS_BYTES = 512
 
@@ -113,10 +114,10 @@ def _communicator(communicator: Any) -> tuple[Any, int, int]:
     elif not isinstance(communicator, nccl.NcclCommunicator):
         communicator = getattr(communicator, "_comm", communicator)  # that of a process group
     if not isinstance(communicator, nccl.NcclCommunicator):
-        kind = f"{type(communicator).__module__}.{type(communicator).__qualname__}"
         raise TypeError(
-            f"connect: the communicator is a {kind}; pass a cupy.cuda.nccl.NcclCommunicator, a "
-            "process group of cupyx.distributed, or a communicator of mpi4py"
+            f"connect: the communicator is {type_of(communicator)}; pass a "
+            "cupy.cuda.nccl.NcclCommunicator, a process group of cupyx.distributed, or a "
+            "communicator of mpi4py"
         )
     return communicator, int(communicator.rank_id()), int(communicator.size())
 

@@ -35,7 +35,7 @@ from cupygemm._products.products import tensordot_axes
 from cupygemm._products.subscripts import split_call
 from cupygemm._records.formats import container, operand_dtype, parse_dtype
 from cupygemm._records.shapes import ProductShape
-from cupygemm._request.arrays import Array
+from cupygemm._request.arrays import Array, type_of
 from cupygemm._request.epilogue import ARRAYS, EpilogueOptions, as_result_shape
 from cupygemm._request.layout import Operand, contiguous
 from cupygemm._request.options import DEFAULTS, Options
@@ -306,10 +306,10 @@ def _chunked(function: str, name: str, array: Any) -> Array:
     if isinstance(array, cupy.ndarray):
         return da.from_array(array, chunks=-1, asarray=False)
     if not isinstance(array, da.Array):
-        kind = f"{type(array).__module__}.{type(array).__qualname__}".removeprefix("builtins.")
         raise TypeError(
-            f"{function}: {name} is a {kind}, next to a Dask array; pass a Dask array of CuPy "
-            f"chunks, e.g. dask.array.from_array({name}).map_blocks(cupy.asarray)"
+            f"{function}: {name} is {type_of(array)}, next to a Dask array; pass a "
+            f"Dask array of CuPy chunks, e.g. "
+            f"dask.array.from_array({name}).map_blocks(cupy.asarray)"
         )
     chunk = type(_meta(array))
     if not issubclass(chunk, cupy.ndarray):

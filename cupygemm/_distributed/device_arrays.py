@@ -23,7 +23,7 @@ from cupygemm._distributed.sharded_work import Work
 from cupygemm._distributed.sums import type_of_sums
 from cupygemm._records.formats import container
 from cupygemm._records.shapes import ProductShape, product_shape
-from cupygemm._request.arrays import as_array
+from cupygemm._request.arrays import as_array, type_of
 from cupygemm._request.epilogue import ARRAYS, as_result_shape
 
 _REFUSED = {
@@ -274,9 +274,8 @@ def _check_operand(name: str, array: Any) -> None:
     from cupyx.distributed.array import DistributedArray
 
     if not isinstance(array, DistributedArray):
-        kind = f"{type(array).__module__}.{type(array).__qualname__}".removeprefix("builtins.")
         raise TypeError(
-            f"matmul: {name} is a {kind}, next to a distributed array; make one of it with "
+            f"matmul: {name} is {type_of(array)}, next to a distributed array; make one of it with "
             "cupyx.distributed.array.distributed_array"
         )
     if array.ndim != 2:

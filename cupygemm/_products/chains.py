@@ -41,7 +41,7 @@ def multi_dot(arrays: Sequence[Any], *, out: Any = None, stream: Any = None) -> 
     """
     names = [f"arrays[{index}]" for index in range(len(arrays))]
     if len(arrays) < 2:
-        raise ValueError(f"multi_dot: {len(arrays)} arrays; it needs two or more")
+        raise ValueError(f"multi_dot: the number of arrays is {len(arrays)}; it must be 2 or more")
     factors = [as_array("multi_dot", name, x) for name, x in zip(names, arrays, strict=True)]
     one_device("multi_dot", dict(zip(names, factors, strict=True)))
     for index, (name, x) in enumerate(zip(names, factors, strict=True)):
@@ -51,8 +51,6 @@ def multi_dot(arrays: Sequence[Any], *, out: Any = None, stream: Any = None) -> 
             raise np.linalg.LinAlgError(
                 f"multi_dot: {name} has shape {x.shape}; it must have {axes} axes"
             )
-    if len(factors) == 2:
-        return dot(factors[0], factors[1], out)
     first = factors[0].shape if factors[0].ndim == 2 else (1, *factors[0].shape)
     extents = [*first, *(x.shape[1] if x.ndim == 2 else 1 for x in factors[1:])]
     for index, x in enumerate(factors[1:], 1):
@@ -61,6 +59,8 @@ def multi_dot(arrays: Sequence[Any], *, out: Any = None, stream: Any = None) -> 
                 f"multi_dot: the inner extents differ: {names[index - 1]} of shape "
                 f"{factors[index - 1].shape} and {names[index]} of shape {x.shape}"
             )
+    if len(factors) == 2:
+        return dot(factors[0], factors[1], out)
     splits = cheapest_order(extents)
 
     def product(start: int, end: int, target: Any = None) -> Array:

@@ -20,7 +20,7 @@ from cupygemm._plan.table import PLANS, Key
 from cupygemm._products.matmul import matmul
 from cupygemm._products.row_groups import multiply_row_groups
 from cupygemm._records.formats import parse_dtype
-from cupygemm._request.arrays import ARRAY_TYPES, Array, as_array, one_device
+from cupygemm._request.arrays import ARRAY_TYPES, Array, as_array, one_device, type_of
 from cupygemm._request.call import operand_of
 from cupygemm._request.copies import assign
 from cupygemm._request.keywords import common_keywords
@@ -176,13 +176,16 @@ def _multiply_pairs(
     for name, given in (("a", a), ("b", b), ("out", a if out is None else out)):
         if not hasattr(given, "__len__"):
             raise TypeError(
-                f"{_NAME}: {name} is a {type(given).__name__}, not a list of arrays; "
-                f"pass list({name})"
+                f"{_NAME}: {name} is {type_of(given)}, not a list of arrays; pass list({name})"
             )
     if len(a) != len(b) or (out is not None and len(out) != len(a)):
         more = "" if out is None else f" and {len(out)} in out"
+        remedy = ""
+        if hasattr(a, "ndim") and hasattr(b, "ndim"):
+            remedy = "; if the rows of a are groups, pass sizes or offsets"
         raise ValueError(
             f"{_NAME}: {len(a)} matrices in a, {len(b)} in b{more}; the numbers must be equal"
+            f"{remedy}"
         )
     if not a:
         return []

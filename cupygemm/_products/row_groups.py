@@ -327,7 +327,9 @@ def _check_numbers(name: str, given: list[int], rows: int, *, is_shared: bool) -
         sizes = [end - start for start, end in zip([0, *given], given, strict=False)]
     negative = next((g for g, size in enumerate(sizes) if size < 0), None)
     if negative is not None:
-        what = "is below the one before it" if name == "offsets" else "is negative"
+        what = "is negative"
+        if given[negative] >= 0:
+            what = f"is below the one before it, {given[negative - 1]}"
         raise ValueError(f"{NAME}: {name}[{negative}] = {given[negative]} {what}")
     most = sum(sizes) if is_shared else max(sizes, default=0)
     if most > rows:

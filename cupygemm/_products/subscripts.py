@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cupygemm._records.shapes import Label, Labels
+from cupygemm._request.arrays import type_of
 
 ELLIPSIS = "..."
 Term = tuple[Label, ...]
@@ -77,8 +78,8 @@ def _listed(labels: Any) -> Term:
         return tuple(ELLIPSIS if lb is Ellipsis else operator.index(lb) for lb in labels)
     except TypeError as err:
         raise TypeError(
-            f"einsum: the labels are a {type(labels).__name__}, not a list of integers and "
-            "Ellipsis; call einsum('ij,jk', a, b) or einsum(a, [0, 1], b, [1, 2])"
+            f"einsum: a term is {type_of(labels)}, not a list of integers and Ellipsis; "
+            "call einsum('ij,jk', a, b) or einsum(a, [0, 1], b, [1, 2])"
         ) from err
 
 

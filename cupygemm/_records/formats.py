@@ -113,8 +113,12 @@ def parse_precision(given: Any) -> Precision:
     """
     if given is None or (isinstance(given, str) and given in _PRECISIONS):
         return _PRECISIONS[given]
-    known = ", ".join(repr(name) for name in _PRECISIONS)
-    raise ValueError(f"precision must be one of {known} (got {given!r})")
+    named = [repr(name) for name in _PRECISIONS if not str(name).startswith(_RESIDUES)]
+    residues = [repr(name) for name in PRECISIONS if name.startswith(_RESIDUES)]
+    raise ValueError(
+        f"precision must be one of {', '.join(named)}, or from {residues[0]} to {residues[-1]} "
+        f"(got {given!r})"
+    )
 
 
 def moduli_of(precision: Precision) -> int:

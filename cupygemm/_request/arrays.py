@@ -50,8 +50,6 @@ def as_array(function: str, name: str, array: Any) -> Array:
         import cupy
 
         return cupy.asarray(array) if place is None else cupy.from_dlpack(array)
-    kind = f"{type(array).__module__}.{type(array).__qualname__}".removeprefix("builtins.")
-    article = "an" if kind[0] in "aeio" else "a"
     if name == "out":
         what = "pass a CuPy array to write to"
     elif hasattr(array, "toarray"):
@@ -59,7 +57,13 @@ def as_array(function: str, name: str, array: Any) -> Array:
     else:
         what = f"move it to the device first: cupy.asarray({name})"
     where = "" if place is None or isinstance(array, np.ndarray) else " in the memory of the host"
-    raise TypeError(f"{function}: {name} is {article} {kind}{where}, not a cupy.ndarray; {what}")
+    raise TypeError(f"{function}: {name} is {type_of(array)}{where}, not a cupy.ndarray; {what}")
+
+
+def type_of(value: Any) -> str:
+    """Return the type of a value with an article, for a message: ``"an int"``."""
+    kind = f"{type(value).__module__}.{type(value).__qualname__}".removeprefix("builtins.")
+    return f"{'an' if kind[0] in 'aeio' else 'a'} {kind}"
 
 
 def _check_writable(function: str, out: Any) -> None:

@@ -21,7 +21,7 @@ import numpy as np
 from cupygemm._epilogue.activations import ACTIVATIONS
 from cupygemm._records.problem import SATURATION
 from cupygemm._records.shapes import ProductShape, Shape
-from cupygemm._request.arrays import as_array
+from cupygemm._request.arrays import as_array, type_of
 from cupygemm._request.layout import Operand
 from cupygemm._request.promotion import ProductTypes, check_byte_order, is_number
 
@@ -294,10 +294,11 @@ def _extents(name: str, shape: ProductShape) -> tuple[Shape, str]:
     if name in ("c", "bias"):
         return shape.result, ", the result's shape"
     if name == "scale_a":
-        return (*shape.batch, shape.m, 1), f", a number for each row, nor is it ({shape.m},)"
+        rows = f"; pass a number, or one for each row, also as shape ({shape.m},)"
+        return (*shape.batch, shape.m, 1), rows
     if name == "scale_b":
-        return (*shape.batch, 1, shape.n), ", a number for each column"
-    return (1,) * (len(shape.batch) + 2), ", a single number"
+        return (*shape.batch, 1, shape.n), "; pass a number, or one for each column"
+    return (1,) * (len(shape.batch) + 2), "; pass a single number"
 
 
 def _is_number(value: Any) -> bool:
@@ -322,9 +323,8 @@ def number(name: str, value: Any) -> complex:
     if isinstance(value, numbers.Complex):
         found = complex(value)
         return found if found.imag != 0 else found.real
-    kind = f"{type(value).__module__}.{type(value).__qualname__}".removeprefix("builtins.")
     hint = "; scale_a may be a 0-d array" if name == "alpha" and hasattr(value, "ndim") else ""
-    raise TypeError(f"matmul: {name} is a {kind}, not a number{hint}")
+    raise TypeError(f"matmul: {name} is {type_of(value)}, not a number{hint}")
 
 
 def _too_large(name: str, value: numbers.Real) -> str:

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from cupygemm._request.arrays import Array
+from cupygemm._request.arrays import Array, type_of
 from cupygemm._solvers.errors import fetch, finite_flag
 from cupygemm._solvers.matrices import Matrices, copied, readable
 from cupygemm._solvers.operands import factored_dtype
@@ -30,8 +30,7 @@ def factors_of(function: str, name: str, given: Any, maker: str) -> tuple[Any, A
     if not isinstance(given, (tuple, list)) or len(given) != 2:
         many = f" of {len(given)}" if isinstance(given, (tuple, list)) else ""
         raise TypeError(
-            f"{function}: {name} is a {type(given).__name__}{many}; pass the pair that {maker} "
-            "returns"
+            f"{function}: {name} is {type_of(given)}{many}; pass the pair that {maker} returns"
         )
     return given[0], given[1]
 

@@ -83,8 +83,10 @@ def products_of(
     ValueError
         A shape has fewer than three extents or an extent below 1, or a layout is unknown.
     TypeError
-        A dtype is unknown.
+        A dtype is unknown, or `layouts` is a string.
     """
+    if isinstance(layouts, str):
+        raise TypeError(f"{function}: layouts is {layouts!r}; pass a list, such as [{layouts!r}]")
     wanted = [dtypes] if isinstance(dtypes, (str, type, np.dtype)) else list(dtypes)  # type: ignore[arg-type]
     kinds = [dtype for dtype in map(parse_dtype, wanted) if dtype is not None]
     products = []

@@ -105,7 +105,7 @@ def _parsed(target: str) -> tuple[str, int | None]:
     """Return the name of a target and the number of devices after the colon, if any."""
     from cupygemm.emulator.peers import MAX_DEVICES
 
-    name, colon, number = target.partition(":")
+    name, colon, number = str(target).partition(":")
     if name not in TARGETS:
         raise ValueError(f"target {target!r} cannot be emulated; use one of {', '.join(TARGETS)}")
     if not colon:

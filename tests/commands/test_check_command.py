@@ -190,8 +190,9 @@ def test_a_module(tmp_path: Path) -> None:
         (["/dev"], "/dev is a directory without a __main__.py"),
         (
             ["--warn", "bound", __file__],
-            "cupygemm check: --warn: the emulated device has no check 'bound'",
+            "--warn: the emulated device has no check 'bound'; did you mean bounds",
         ),
+        (["--wran", "all", __file__], "check has no option --wran"),
         (["--off", "races=off", __file__], "--off: the emulated device has no check 'races=off'"),
     ],
 )

@@ -154,7 +154,7 @@ def test_two_numbers_are_refused():
             "axes gives 1 axes of x1",
         ),
         (lambda f, cp: cupygemm.vecdot(f(3), f(3), (f(), f())), ValueError, "out is a tuple of 2"),
-        (lambda f, cp: linalg.multi_dot([f(3, 3)]), ValueError, "multi_dot: 1 arrays"),
+        (lambda f, cp: linalg.multi_dot([f(3, 3)]), ValueError, "the number of arrays is 1"),
         (
             lambda f, cp: linalg.multi_dot([f(3, 3), f(3), f(3, 3)]),
             LinAlgError,

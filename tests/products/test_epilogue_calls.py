@@ -196,10 +196,14 @@ UNFIT = [
     ("c", (4, 5), r"c has shape \(4, 5\), .* \(4, 6\), the result's shape"),
     ("bias", (4,), r"bias has shape \(4,\), .* \(4, 6\)"),
     ("bias", (2, 4, 6), r"bias has shape \(2, 4, 6\)"),
-    ("scale_a", (6,), r"scale_a has shape \(6,\), .* \(4, 1\), a number for each row"),
+    ("scale_a", (6,), r"scale_a has shape \(6,\), .* \(4, 1\); pass .* one for each row"),
     ("scale_a", (4, 6), r"scale_a has shape \(4, 6\)"),
     ("scale_a", (1, 4), r"scale_a has shape \(1, 4\)"),
-    ("scale_b", (4,), r"scale_b has shape \(4,\), .* \(1, 6\), a number for each column"),
+    (
+        "scale_b",
+        (4,),
+        r"scale_b has shape \(4,\), .* \(1, 6\); pass .* one for each column",
+    ),
     ("scale_b", (4, 1), r"scale_b has shape \(4, 1\)"),
     ("scale_out", (4, 6), r"scale_out has shape \(4, 6\), .* a single number"),
 ]

@@ -150,7 +150,7 @@ def _along(scales, axis, extent):
     [
         ({"sizes": [3, 4]}, ValueError, r"the groups have 7 rows, and a has 6"),
         ({"sizes": [-1, 4]}, ValueError, r"sizes\[0\] = -1 is negative"),
-        ({"offsets": [4, 2]}, ValueError, r"offsets\[1\] = 2 is below the one before it"),
+        ({"offsets": [4, 2]}, ValueError, r"offsets\[1\] = 2 is below the one before it, 4"),
         ({"sizes": [1, 2, 3]}, ValueError, r"sizes has shape \(3,\); it must be \(2,\)"),
         ({"sizes": [1.0, 2.0]}, TypeError, r"sizes has type float64; it must be integers"),
         ({"sizes": [1, 2], "offsets": [1, 3]}, ValueError, r"pass either sizes or offsets"),

@@ -72,3 +72,5 @@ def test_refusals(cp, shapes, options, text):
     for function in (cupygemm.warmup, cupygemm.tune):
         with pytest.raises(ValueError, match=f"{function.__name__}: {text}"):
             function(shapes, **options)
+    with pytest.raises(TypeError, match=r"layouts is 'NN'; pass a list, such as \['NN'\]"):
+        cupygemm.warmup([(4, 5, 6)], layouts="NN")

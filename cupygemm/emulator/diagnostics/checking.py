@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
+import difflib
 import functools
 import os
 from collections.abc import Iterator, Mapping
@@ -281,12 +282,19 @@ class Policy(dict[str, str]):
                     f"{name}={given!r}: the severity must be one of {', '.join(SEVERITIES)}"
                 )
             if name not in CHECKS and name not in GROUPS:
-                known = ", ".join([*CHECKS, *GROUPS])
-                raise ValueError(f"the emulated device has no check {name!r}; it has {known}")
+                raise ValueError(_unknown(name))
             checks_meant = GROUPS.get(name, (name,))
             new |= dict.fromkeys(checks_meant, severity)
             named |= set(checks_meant)
         return Policy(new, named)
+
+
+def _unknown(name: str) -> str:
+    """Return the message for a name that is neither a check nor a group."""
+    known = [*CHECKS, *GROUPS]
+    near = difflib.get_close_matches(name, known)
+    more = f"did you mean {' or '.join(near)}?" if near else f"it has {', '.join(known)}"
+    return f"the emulated device has no check {name!r}; {more}"
 
 
 _ON = Policy()
