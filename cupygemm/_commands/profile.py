@@ -175,14 +175,13 @@ def profile(
             )
         subjects = _subjects(what)
         with severities(error, warn, off):
+            options_of = [
+                given | {name: _nth(words, index) for name, words in for_each.items()}
+                for index in range(len(subjects))
+            ]
             found = [
-                _collect(
-                    each,
-                    given | {name: _nth(words, index) for name, words in for_each.items()},
-                    how,
-                    loop=loop,
-                )
-                for index, each in enumerate(subjects)
+                _collect(subject, each, how, loop=loop)
+                for subject, each in zip(subjects, options_of, strict=True)
             ]
         collected = found[0] if len(found) == 1 else _compared(found, kernel)
         if len(found) > 1 and (roofline or timeline or listing or source or loop):
@@ -202,7 +201,12 @@ def profile(
         raise typer.Exit(2) from err
     if as_json:
         typer.echo(json.dumps(collected.to_dict(), indent=2))
-        return
+    else:
+        _print(collected, loop=loop, listing=listing, source=source)
+
+
+def _print(collected: Any, *, loop: bool, listing: bool, source: bool) -> None:
+    """Print the tables of a profile, and the listings that are asked for."""
     typer.echo(str(collected) if loop else collected.to_text(line_width()))
     if listing:
         typer.echo("\n" + collected.listing(), nl=False)

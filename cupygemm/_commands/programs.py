@@ -5,14 +5,13 @@ from __future__ import annotations
 import contextlib
 import runpy
 import shlex
-import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cupygemm._commands import detect as _detect
-from cupygemm._commands.scripts import emulated_children, target_of_program
+from cupygemm._commands.scripts import emulated_children, program_arguments, target_of_program
 
 if TYPE_CHECKING:
     from cupygemm.emulator.profiling import Profile
@@ -104,11 +103,9 @@ def profile_script(
         emulator.enable(name)
     elif target not in (None, emulator.target()):
         raise ValueError(f"{emulator.target()} is already emulated in this process, not {target}")
-    argv, places = sys.argv, list(sys.path)
-    sys.argv = [str(path), *arguments]
-    sys.path.insert(0, str(path.parent.resolve()))
     try:
         with (
+            program_arguments(str(path), arguments),
             findings.observing() as seen,
             emulator.profile(clock_mhz=clock_mhz, sample=sample) as collected,
             emulated_children(name),
@@ -123,9 +120,6 @@ def profile_script(
         if (fault := emulator.last_fault()) is not None and str(fault) in str(err):
             raise fault from err
         raise ValueError(f"{path} raised {type(err).__name__}: {err}") from err
-    finally:
-        sys.argv = argv
-        sys.path[:] = places
     if seen.errors:  # the program caught the exceptions
         raise seen.errors[0]
     if not collected.launches:

@@ -8,7 +8,7 @@ import runpy
 import sys
 import threading
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -44,7 +44,7 @@ def run_program(program: str, arguments: list[str], *, module: bool = False) -> 
         raise FileNotFoundError(f"{program} is a directory without a __main__.py")
     status = 0
     before = set(threading.enumerate())
-    with _arguments(program, arguments, module=module):
+    with program_arguments(program, arguments, module=module):
         try:
             if module:
                 runpy.run_module(program, run_name="__main__", alter_sys=True)
@@ -63,7 +63,9 @@ def run_program(program: str, arguments: list[str], *, module: bool = False) -> 
 
 
 @contextlib.contextmanager
-def _arguments(program: str, arguments: list[str], *, module: bool) -> Iterator[None]:
+def program_arguments(
+    program: str, arguments: Sequence[str], *, module: bool = False
+) -> Iterator[None]:
     """Give the program its `sys.argv`, and the start of `sys.path` that Python gives it."""
     before = sys.argv, sys.path[:]
     sys.argv = [program, *arguments]
