@@ -139,30 +139,8 @@ def all_gather_matmul(
         own = a if key is not None else contiguous_rows(a, out)
         if recordings is not None and not way.overlaps:
             _gather_by_stores(recordings, repeated, way, product, own, b, out, gathered, asked)
-            return out
-        if way.peers is not None:
-            way.peers.begin(cupy.cuda.get_current_stream())
-            full = way.peers.array(product.whole, a.dtype)
         else:
-            full = cupy.empty(product.whole, a.dtype) if gathered is None else gathered
-        products = _row_products(product, way, own, full, b, out, asked)
-        if recordings is not None:
-            enqueue = partial(_gather_by_copies, way, own, product.own_rows, full, products)
-            recorded = repeated if products is not None else None
-            recordings.enqueue(recorded, enqueue)
-        elif products is not None:
-            _gather_by_nccl(group, way, own, product.own_rows, full, products)
-        else:
-            group.all_gather(own, full, product.bounds)
-        has_own_rows = way.peers is None and products is None
-        if not has_own_rows and (gathered is not None or products is None):
-            full[slice(*product.own_rows)] = own
-        if products is None:
-            matmul(full, b, out, dtype=dtype, casting=casting, **options)
-        if gathered is not None and gathered is not full:
-            gathered[...] = full
-        if way.peers is not None:
-            way.peers.end(cupy.cuda.get_current_stream())
+            _gather_and_multiply(group, repeated, way, product, own, b, out, gathered, asked)
     return out
 
 
@@ -249,6 +227,45 @@ def _unread(shape: tuple[int, int], dtype: np.dtype[Any], index: int) -> Any:
 
     nbytes = shape[0] * shape[1] * dtype.itemsize
     return ndarray(shape, dtype, MemoryPointer(UnownedMemory(1 << 46, nbytes, None, index), 0))
+
+
+def _gather_and_multiply(
+    group: Group,
+    call: Hashable,
+    way: Way,
+    product: _Product,
+    own: Any,
+    b: Any,
+    out: Any,
+    gathered: Any,
+    asked: Mapping[str, Any],
+) -> None:
+    """Enqueue the exchange by copies or NCCL, and the products: as rows arrive, or at the end."""
+    import cupy
+
+    if way.peers is not None:
+        way.peers.begin(cupy.cuda.get_current_stream())
+        full = way.peers.array(product.whole, own.dtype)
+    else:
+        full = cupy.empty(product.whole, own.dtype) if gathered is None else gathered
+    products = _row_products(product, way, own, full, b, out, asked)
+    recordings = group.recordings if way.peers is not None else None
+    if recordings is not None:
+        enqueue = partial(_gather_by_copies, way, own, product.own_rows, full, products)
+        recordings.enqueue(call if products is not None else None, enqueue)
+    elif products is not None:
+        _gather_by_nccl(group, way, own, product.own_rows, full, products)
+    else:
+        group.all_gather(own, full, product.bounds)
+    has_own_rows = way.peers is None and products is None
+    if not has_own_rows and (gathered is not None or products is None):
+        full[slice(*product.own_rows)] = own
+    if products is None:
+        matmul(full, b, out, dtype=asked["dtype"], casting=asked["casting"], **asked["options"])
+    if gathered is not None and gathered is not full:
+        gathered[...] = full
+    if way.peers is not None:
+        way.peers.end(cupy.cuda.get_current_stream())
 
 
 def _gather_by_nccl(

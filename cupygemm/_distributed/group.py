@@ -223,15 +223,7 @@ class Group:
         if "refused" in facts:
             return everybody
         for name in ("function", *(name for name in facts if name not in own)):
-            values = [json.dumps(theirs.get(name)) for theirs in everybody]
-            usual = max(values, key=values.count)
-            if values.count(usual) < self.size:
-                odd = next(rank for rank, value in enumerate(values) if value != usual)
-                like = values.index(usual)
-                raise ValueError(
-                    f"{function}: rank {odd} calls with {name} = {values[odd]}, and rank {like} "
-                    f"with {usual}"
-                )
+            _check_alike(function, name, [json.dumps(theirs.get(name)) for theirs in everybody])
         if known is not None:
             self._agreed.keep(known, everybody)
         return everybody
@@ -375,6 +367,17 @@ class Group:
         finally:
             nccl.groupEnd()
         self.meet_threads()
+
+
+def _check_alike(function: str, name: str, values: list[str]) -> None:
+    """Raise ValueError if a rank's value of a fact differs from that of most ranks."""
+    usual = max(values, key=values.count)
+    if values.count(usual) < len(values):
+        odd = next(rank for rank, value in enumerate(values) if value != usual)
+        raise ValueError(
+            f"{function}: rank {odd} calls with {name} = {values[odd]}, and rank "
+            f"{values.index(usual)} with {usual}"
+        )
 
 
 _OPEN: weakref.WeakSet[Group] = weakref.WeakSet()
