@@ -95,15 +95,9 @@ class Spectra(BlasHandles):
     ) -> None:
         self.handle(handle)
         left, right = vectors
-        (m, n), k = shape, min(shape)
-        (s, stride_s), (u, ldu, stride_u), (v, ldv, stride_v), (e, stride_e) = where
-        kinds = {_ALL, _SINGULAR, _OVERWRITE, _NO_VECTORS}
-        call.check(left in kinds and right in kinds, f"rocblas_svect {left}, {right}")
-        call.check(left != _OVERWRITE or right != _OVERWRITE, "both overwrite a")
-        check_sizes(call, m=m, n=n)
-        check_ld(call, lda=(lda, m))
-        check_ld(call, ldu=(ldu, m if left in {_ALL, _SINGULAR} else 1))
-        check_ld(call, ldv=(ldv, {_ALL: n, _SINGULAR: k}.get(right, 1)))
+        k = min(shape)
+        (s, stride_s), u, v, (e, stride_e) = where
+        _check_svd(call, vectors, shape, lda=lda, ldu=u[1], ldv=v[1])
         if not matrices:
             return
         check_pointers(call, info=info)
@@ -112,7 +106,7 @@ class Spectra(BlasHandles):
         if k == 0:
             return
         decompose = scipy.linalg.lapack.get_lapack_funcs("gesvd", dtype=call.dtype)
-        size, real_size = call.dtype.itemsize, call.real.itemsize
+        real_size = call.real.itemsize
         wanted = left != _NO_VECTORS or right != _NO_VECTORS
         full = _ALL in vectors
         for place, address in enumerate(matrices):
@@ -127,19 +121,7 @@ class Spectra(BlasHandles):
             if k > 1 and e:
                 at = e + place * stride_e * real_size
                 call.write("e", at, (k - 1,), call.real)[...] = 0
-            if left in {_ALL, _SINGULAR}:
-                columns = m if left == _ALL else k
-                at = u + place * stride_u * size
-                out = call.matrix("u", at, (m, columns), ldu, access="write")
-                out[...] = found_u[:, :columns]
-            elif left == _OVERWRITE:
-                matrix[:, :k] = found_u[:, :k]
-            if right in {_ALL, _SINGULAR}:
-                rows = n if right == _ALL else k
-                at = v + place * stride_v * size
-                call.matrix("v", at, (rows, n), ldv, access="write")[...] = found_v[:rows]
-            elif right == _OVERWRITE:
-                matrix[:k] = found_v[:k]
+            _store_singular_vectors(call, vectors, matrix, (found_u, found_v), (u, v), place)
 
     @implements("rocsolver_{s,d}syev", "rocsolver_{c,z}heev")
     def _eigen(
@@ -281,3 +263,46 @@ def bidiagonal(a: NDArray[Any]) -> tuple[NDArray[Any], ...]:
     function = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 11)(address)
     function(rows, columns, pointers[0], ld, *pointers[1:], length, info)
     return matrix, arrays[0], arrays[1][: k - 1], arrays[2], arrays[3]
+
+
+def _check_svd(
+    call: Call, vectors: tuple[int, int], shape: tuple[int, int], *, lda: int, ldu: int, ldv: int
+) -> None:
+    """Check the arguments of a singular value decomposition."""
+    left, right = vectors
+    (m, n), k = shape, min(shape)
+    kinds = {_ALL, _SINGULAR, _OVERWRITE, _NO_VECTORS}
+    call.check(left in kinds and right in kinds, f"rocblas_svect {left}, {right}")
+    call.check(left != _OVERWRITE or right != _OVERWRITE, "both overwrite a")
+    check_sizes(call, m=m, n=n)
+    check_ld(call, lda=(lda, m))
+    check_ld(call, ldu=(ldu, m if left in {_ALL, _SINGULAR} else 1))
+    check_ld(call, ldv=(ldv, {_ALL: n, _SINGULAR: k}.get(right, 1)))
+
+
+def _store_singular_vectors(
+    call: Call,
+    vectors: tuple[int, int],
+    matrix: Any,
+    found: tuple[Any, Any],
+    where: Any,
+    place: int,
+) -> None:
+    """Store the singular vectors of one matrix: in `u` and `v`, or over the matrix."""
+    left, right = vectors
+    (m, n), k = matrix.shape, min(matrix.shape)
+    found_u, found_v = found
+    (u, ldu, stride_u), (v, ldv, stride_v) = where
+    size = call.dtype.itemsize
+    if left in {_ALL, _SINGULAR}:
+        columns = m if left == _ALL else k
+        at = u + place * stride_u * size
+        call.matrix("u", at, (m, columns), ldu, access="write")[...] = found_u[:, :columns]
+    elif left == _OVERWRITE:
+        matrix[:, :k] = found_u[:, :k]
+    if right in {_ALL, _SINGULAR}:
+        rows = n if right == _ALL else k
+        at = v + place * stride_v * size
+        call.matrix("v", at, (rows, n), ldv, access="write")[...] = found_v[:rows]
+    elif right == _OVERWRITE:
+        matrix[:k] = found_v[:k]

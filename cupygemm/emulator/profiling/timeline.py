@@ -95,6 +95,16 @@ def states(
     return result
 
 
+def _labels(waves: NDArray[np.void]) -> list[str]:
+    """Return the name of each wave: its SIMD, its workgroup, and its number within that."""
+    per_group = np.bincount(waves["workgroup"])
+    first = np.concatenate([[0], np.cumsum(per_group)])[waves["workgroup"]]
+    return [
+        f"SIMD {wave['simd']}  wg {wave['workgroup']} wave {within}"
+        for wave, within in zip(waves, np.arange(len(waves)) - first, strict=True)
+    ]
+
+
 def draw(kernel: KernelCounts, path: Path, cycles: tuple[int, int] | None) -> None:
     """Draw the timeline of a kernel; see `Profile.timeline`."""
     if kernel.timing is None:
@@ -132,12 +142,10 @@ def draw(kernel: KernelCounts, path: Path, cycles: tuple[int, int] | None) -> No
         cmap=ListedColormap(list(COLOURS.values())),
         extent=(first, last, len(waves) - 0.5, -0.5),
     )
-    per_group = np.bincount(waves["workgroup"])
-    within = np.arange(len(waves)) - np.concatenate([[0], np.cumsum(per_group)])[waves["workgroup"]]
-    labels = [
-        f"SIMD {waves['simd'][n]}  wg {waves['workgroup'][n]} wave {within[n]}" for n in order
-    ]
-    axes.set_yticks(range(len(waves)), labels, fontsize="x-small", family="monospace")
+    labels = _labels(waves)
+    axes.set_yticks(
+        range(len(waves)), [labels[n] for n in order], fontsize="x-small", family="monospace"
+    )
     for place in range(1, len(waves)):
         thick = waves["simd"][order[place]] != waves["simd"][order[place - 1]]
         axes.axhline(place - 0.5, color="black" if thick else "white", lw=1.2 if thick else 0.6)
