@@ -320,6 +320,26 @@ def _print(line: str) -> None:
     sys.stdout.flush()
 
 
+def _measure_kind(
+    kind: str, peers: list[str], options: argparse.Namespace
+) -> list[dict[str, object]]:
+    """Measure the products of a kind; print the times, and the mean ratio to each peer."""
+    records: list[dict[str, object]] = []
+    ratios: dict[str, list[float]] = {}
+    for case in CASES[kind]:
+        worst = error(case) if options.check else math.nan
+        times = measure(case, peers, cold=options.cold, rounds=options.rounds)
+        records.append({"case": case.name, "cold": options.cold, "us": times, "error": worst})
+        for name, time in times.items():
+            ratios.setdefault(name, []).append(time / times["cupygemm"])
+        text = ", ".join(f"{name} {time:.1f}" for name, time in times.items())
+        _print(f"{case.name}: {text}; error {worst:.2f}")
+    for name, found in ratios.items():
+        if name != "cupygemm":
+            _print(f"{kind}: {name} / ours {geometric_mean(found):.3f} ({min(found):.2f})")
+    return records
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Measure the kinds that are asked for, and print the ratios to each peer."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.scaled", description=__doc__)
@@ -337,20 +357,7 @@ def main(arguments: list[str] | None = None) -> None:
                 _print(f"{case.name}: {case.flops:.3g} operations")
         return
     peers = list(_installed(options.peers))
-    records = []
-    for kind in options.kinds:
-        ratios: dict[str, list[float]] = {}
-        for case in CASES[kind]:
-            worst = error(case) if options.check else math.nan
-            times = measure(case, peers, cold=options.cold, rounds=options.rounds)
-            records.append({"case": case.name, "cold": options.cold, "us": times, "error": worst})
-            for name, time in times.items():
-                ratios.setdefault(name, []).append(time / times["cupygemm"])
-            text = ", ".join(f"{name} {time:.1f}" for name, time in times.items())
-            _print(f"{case.name}: {text}; error {worst:.2f}")
-        for name, found in ratios.items():
-            if name != "cupygemm":
-                _print(f"{kind}: {name} / ours {geometric_mean(found):.3f} ({min(found):.2f})")
+    records = [record for kind in options.kinds for record in _measure_kind(kind, peers, options)]
     if options.output:
         options.output.write_text(json.dumps(records, indent=1))
 
