@@ -10,7 +10,7 @@ import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
@@ -20,6 +20,9 @@ from cupygemm._build.cache import CacheError, cache_dir
 from cupygemm._commands.terminal import console, start_device
 from cupygemm._commands.words import DTYPE_HELP, LAYOUT_HELP, parse_shape, parse_types
 from cupygemm.emulator.targets import TARGETS
+
+if TYPE_CHECKING:
+    from cupygemm._tuning.tune import Tuned
 
 Shapes = Annotated[
     list[str],
@@ -159,21 +162,26 @@ def tune(
         return
     out = console()
     for tuned in found:
-        table = Table(
-            title=escape(f"{tuned.product} on {tuned.device}, {tuned.kind}"),
-            title_justify="left",
-            box=None,
-            pad_edge=False,
-        )
-        table.add_column(_unit(tuned.kind), justify="right", no_wrap=True)
-        table.add_column("configuration", overflow="fold")
-        for config, figure in tuned.figures:
-            table.add_row(f"{figure:,.1f}", escape(config.summary))
-        out.print(table)
+        out.print(_table(tuned))
     if count > len(found):
         out.print(f"{count - len(found)} of {count} products have no kernel of this library")
     if any(tuned.kind == "measured" for tuned in found):
         out.print(f"the first of each is used from now on; kept in {cache_dir()}")
+
+
+def _table(tuned: Tuned) -> Table:
+    """Return the figures of a product's configurations, the best first."""
+    table = Table(
+        title=escape(f"{tuned.product} on {tuned.device}, {tuned.kind}"),
+        title_justify="left",
+        box=None,
+        pad_edge=False,
+    )
+    table.add_column(_unit(tuned.kind), justify="right", no_wrap=True)
+    table.add_column("configuration", overflow="fold")
+    for config, figure in tuned.figures:
+        table.add_row(f"{figure:,.1f}", escape(config.summary))
+    return table
 
 
 def _unit(kind: str) -> str:

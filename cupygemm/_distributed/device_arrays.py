@@ -79,28 +79,28 @@ def matmul(
         sum_itemsize=sums.itemsize,
         link=device(devices[0]).kernels.interconnect,
     )
-    works = []
-    for rank, index in enumerate(devices):
-        with Device(index):
-            works.append(
-                Work(
-                    plan,
-                    rank,
-                    (x1.dtype, x2.dtype, sums),
-                    _empty(plan.owned[rank].shape, container(types.result)),
-                    dtype=dtype,
-                    casting=casting,
-                    options=whole | _on_device(arrays, plan.owned[rank]),
-                )
+    result = container(types.result)
+
+    def work_of(rank: int, region: Region) -> Work:
+        with Device(devices[rank]):
+            return Work(
+                plan,
+                rank,
+                (x1.dtype, x2.dtype, sums),
+                _empty(region.shape, result),
+                dtype=dtype,
+                casting=casting,
+                options=whole | _on_device(arrays, region),
             )
+
+    works = [work_of(rank, region) for rank, region in enumerate(plan.owned)]
     by_number = [{(devices.index(c.device), c.number): c for c in own} for own in chunks]
     _Run(plan, works, devices, by_number).enqueue()
     results = {
-        index: _result_chunks(work.out, plan.owned[rank])
-        for rank, (index, work) in enumerate(zip(devices, works, strict=True))
+        index: _result_chunks(work.out, region)
+        for index, work, region in zip(devices, works, plan.owned, strict=True)
     }
     comms = replicas[0]._comms  # noqa: SLF001  # which CuPy's own functions hand on
-    result = container(types.result)
     return DistributedArray(shape.result, result, results, REPLICA, comms)
 
 

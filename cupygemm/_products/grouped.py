@@ -173,20 +173,7 @@ def _multiply_pairs(
     casting: str,
 ) -> list[Array]:
     """Return the products of pairs of matrices."""
-    for name, given in (("a", a), ("b", b), ("out", a if out is None else out)):
-        if not hasattr(given, "__len__"):
-            raise TypeError(
-                f"{_NAME}: {name} is {type_of(given)}, not a list of arrays; pass list({name})"
-            )
-    if len(a) != len(b) or (out is not None and len(out) != len(a)):
-        more = "" if out is None else f" and {len(out)} in out"
-        remedy = ""
-        if hasattr(a, "ndim") and hasattr(b, "ndim"):
-            remedy = "; if the rows of a are groups, pass sizes or offsets"
-        raise ValueError(
-            f"{_NAME}: {len(a)} matrices in a, {len(b)} in b{more}; the numbers must be equal"
-            f"{remedy}"
-        )
+    _check_pairs(a, b, out)
     if not a:
         return []
     from cupy.cuda import Device as CurrentDevice
@@ -222,6 +209,23 @@ def _multiply_pairs(
         with CurrentDevice(plan.device_index):  # the device of the tables of addresses
             results = plan(firsts, seconds, outs or [None] * len(a), places)
     return results if out is None else list(out)
+
+
+def _check_pairs(a: Any, b: Any, out: Any) -> None:
+    """Raise an error unless the arguments are lists of one length."""
+    for name, given in (("a", a), ("b", b), ("out", a if out is None else out)):
+        if not hasattr(given, "__len__"):
+            raise TypeError(
+                f"{_NAME}: {name} is {type_of(given)}, not a list of arrays; pass list({name})"
+            )
+    if len(a) != len(b) or (out is not None and len(out) != len(a)):
+        more = "" if out is None else f" and {len(out)} in out"
+        are_arrays = hasattr(a, "ndim") and hasattr(b, "ndim")
+        remedy = "; if the rows of a are groups, pass sizes or offsets" if are_arrays else ""
+        raise ValueError(
+            f"{_NAME}: {len(a)} matrices in a, {len(b)} in b{more}; the numbers must be equal"
+            f"{remedy}"
+        )
 
 
 def _key(
