@@ -37,7 +37,7 @@ from cupygemm._distributed.repeated import key_of
 from cupygemm._distributed.row_products import Plans, RowProducts, plan_rows
 from cupygemm._distributed.shortcuts import shortcut
 from cupygemm._distributed.steps import Rows, RowWork, bounds_of
-from cupygemm._distributed.ways import Way, choose_way
+from cupygemm._distributed.transport import Transport, choose_transport
 from cupygemm._products.matmul import matmul
 from cupygemm._records.formats import container
 from cupygemm._request.keywords import common_keywords
@@ -131,16 +131,18 @@ def all_gather_matmul(
     with group.guarded():
         if out is None:
             out = cupy.empty((product.whole[0], b.shape[1]), product.result)
-        way = _way_of(group, product, a.itemsize, max(each["n"] for each in everybody))
-        repeated = way.placed(key, a, b, out)
-        recordings = group.recordings if way.peers is not None else None
+        transport = _transport_of(group, product, a.itemsize, max(each["n"] for each in everybody))
+        repeated = transport.placed(key, a, b, out)
+        recordings = group.recordings if transport.peers is not None else None
         if recordings is not None and recordings.replay(repeated):
             return out
         own = a if key is not None else contiguous_rows(a, out)
-        if recordings is not None and not way.overlaps:
-            _gather_by_stores(recordings, repeated, way, product, own, b, out, gathered, asked)
+        if recordings is not None and not transport.overlaps:
+            _gather_by_stores(
+                recordings, repeated, transport, product, own, b, out, gathered, asked
+            )
         else:
-            _gather_and_multiply(group, repeated, way, product, own, b, out, gathered, asked)
+            _gather_and_multiply(group, repeated, transport, product, own, b, out, gathered, asked)
     return out
 
 
@@ -156,7 +158,7 @@ class _Product:
     whole : tuple of int
         The shape of the gathered operand.
     result : numpy.dtype
-    way, plans
+    transport, plans
         How the rows travelled in the last call, and the plans of their products.
     """
 
@@ -164,7 +166,7 @@ class _Product:
     own_rows: Rows
     whole: tuple[int, int]
     result: np.dtype[Any]
-    way: Way | None = None
+    transport: Transport | None = None
     plans: Plans | None = None
 
 
@@ -196,25 +198,31 @@ def _check(
     )
 
 
-def _way_of(group: Group, product: _Product, itemsize: int, n: int) -> Way:
+def _transport_of(group: Group, product: _Product, itemsize: int, n: int) -> Transport:
     """Return how the rows travel; n is the largest of any rank."""
     m, k = product.whole
     work = RowWork(nbytes=k * itemsize, flops=2.0 * k * n, itemsize=itemsize)
-    return choose_way(group, product.bounds, work, segment_bytes=m * work.nbytes)
+    return choose_transport(group, product.bounds, work, segment_bytes=m * work.nbytes)
 
 
 def _row_products(
-    product: _Product, way: Way, own: Any, full: Any, b: Any, out: Any, asked: Mapping[str, Any]
+    product: _Product,
+    transport: Transport,
+    own: Any,
+    full: Any,
+    b: Any,
+    out: Any,
+    asked: Mapping[str, Any],
 ) -> RowProducts | None:
     """Return the products of rows as they arrive; None if all rows are multiplied at once."""
-    if not way.overlaps:
+    if not transport.overlaps:
         return None
     pieces = {product.own_rows: own} | {
-        part: full[slice(*part)] for step in way.steps for _, part in step.receives
+        part: full[slice(*part)] for step in transport.steps for _, part in step.receives
     }
-    if product.way is not way:
-        plans = plan_rows(full, b, out, pieces, spared=way.spared, **asked)
-        product.plans, product.way = plans, way
+    if product.transport is not transport:
+        plans = plan_rows(full, b, out, pieces, spared=transport.spared, **asked)
+        product.plans, product.transport = plans, transport
     if product.plans is None:
         return None
     return RowProducts(product.plans, pieces, b, out, asked["options"])
@@ -232,7 +240,7 @@ def _unread(shape: tuple[int, int], dtype: np.dtype[Any], index: int) -> Any:
 def _gather_and_multiply(
     group: Group,
     call: Hashable,
-    way: Way,
+    transport: Transport,
     product: _Product,
     own: Any,
     b: Any,
@@ -243,33 +251,33 @@ def _gather_and_multiply(
     """Enqueue the exchange by copies or NCCL, and the products: as rows arrive, or at the end."""
     import cupy
 
-    if way.peers is not None:
-        way.peers.begin(cupy.cuda.get_current_stream())
-        full = way.peers.array(product.whole, own.dtype)
+    if transport.peers is not None:
+        transport.peers.begin(cupy.cuda.get_current_stream())
+        full = transport.peers.array(product.whole, own.dtype)
     else:
         full = cupy.empty(product.whole, own.dtype) if gathered is None else gathered
-    products = _row_products(product, way, own, full, b, out, asked)
-    recordings = group.recordings if way.peers is not None else None
+    products = _row_products(product, transport, own, full, b, out, asked)
+    recordings = group.recordings if transport.peers is not None else None
     if recordings is not None:
-        enqueue = partial(_gather_by_copies, way, own, product.own_rows, full, products)
+        enqueue = partial(_gather_by_copies, transport, own, product.own_rows, full, products)
         recordings.enqueue(call if products is not None else None, enqueue)
     elif products is not None:
-        _gather_by_nccl(group, way, own, product.own_rows, full, products)
+        _gather_by_nccl(group, transport, own, product.own_rows, full, products)
     else:
         group.all_gather(own, full, product.bounds)
-    has_own_rows = way.peers is None and products is None
+    has_own_rows = transport.peers is None and products is None
     if not has_own_rows and (gathered is not None or products is None):
         full[slice(*product.own_rows)] = own
     if products is None:
         matmul(full, b, out, dtype=asked["dtype"], casting=asked["casting"], **asked["options"])
     if gathered is not None and gathered is not full:
         gathered[...] = full
-    if way.peers is not None:
-        way.peers.end(cupy.cuda.get_current_stream())
+    if transport.peers is not None:
+        transport.peers.end(cupy.cuda.get_current_stream())
 
 
 def _gather_by_nccl(
-    group: Group, way: Way, own: Any, own_rows: Rows, full: Any, products: RowProducts
+    group: Group, transport: Transport, own: Any, own_rows: Rows, full: Any, products: RowProducts
 ) -> None:
     """Enqueue the exchange, and the products of rows as they arrive."""
     from cupy.cuda import get_current_stream
@@ -277,20 +285,20 @@ def _gather_by_nccl(
     stream = get_current_stream()
     group.stream.wait_event(stream.record())  # the rows are there, and `full` may be written
     arrived = []
-    for step in way.steps:
+    for step in transport.steps:
         sends = [_message(own, own_rows, part, peer) for peer, part in step.sends]
         receives = [Message.of_rows(full, part, peer) for peer, part in step.receives]
         group.exchange(sends, receives, group.stream)
         arrived.append(group.stream.record())
     products.multiply(own_rows)
-    for step, event in zip(way.steps, arrived, strict=True):
+    for step, event in zip(transport.steps, arrived, strict=True):
         stream.wait_event(event)
         for _, part in step.receives:
             products.multiply(part)
 
 
 def _gather_by_copies(
-    way: Way,
+    transport: Transport,
     own: Any,
     own_rows: Rows,
     full: Any,
@@ -299,11 +307,11 @@ def _gather_by_copies(
     _split: Callable[[], None],
 ) -> None:
     """Enqueue the copies to all peers, and the products of rows as they arrive."""
-    peers = way.peers
+    peers = transport.peers
     assert peers is not None
     row_bytes = full.strides[0]
     source: int | None = None
-    for step in way.steps:
+    for step in transport.steps:
         if source is not None and len(step.sends) == 1:
             peers.follow(source)
         for peer, part in step.sends:
@@ -312,7 +320,7 @@ def _gather_by_copies(
     peers.sent()
     if products is not None:
         products.multiply(own_rows)
-    for number, step in enumerate(way.steps):
+    for number, step in enumerate(transport.steps):
         for peer, part in step.receives:
             with streams.turn(number + 1) as waiting:
                 peers.receive(peer, waiting)
@@ -324,7 +332,7 @@ def _gather_by_copies(
 def _gather_by_stores(
     recordings: Recordings,
     call: Hashable,
-    way: Way,
+    transport: Transport,
     product: _Product,
     own: Any,
     b: Any,
@@ -335,7 +343,7 @@ def _gather_by_stores(
     """Enqueue the stores to all peers, and the product when all rows have arrived."""
     from cupy.cuda import get_current_stream
 
-    peers = way.peers
+    peers = transport.peers
     assert peers is not None
     caller = get_current_stream()
     peers.begin_on(caller)

@@ -63,8 +63,8 @@ class Group:
     met : Met or None
         The digests of the last call on which the ranks agreed; None without a board.
     exchange_asked : {"auto", "nccl", "copies", "stores"}
-    ways : PlanTable
-        How rows travel, by the work of a product; see `choose_way`.
+    transports : PlanTable
+        How rows travel, by the work of a product; see `choose_transport`.
     """
 
     def __init__(
@@ -88,10 +88,10 @@ class Group:
             self.second_stream = Stream(non_blocking=True)
         self.board: Board | None = None
         # All ranks agree on the same calls in the same order, and so forget the same ones. Which
-        # calls and ways are kept may differ between ranks, so these have tables of their own.
+        # calls and transports are kept may differ between ranks, so these have tables of their own.
         self._agreed = PlanTable(_TABLE_SIZE)
         self._calls = PlanTable(_TABLE_SIZE)
-        self.ways = PlanTable(_TABLE_SIZE)
+        self.transports = PlanTable(_TABLE_SIZE)
         self.peers: Peers | None = None
         self.recordings: Recordings | None = None
         self.exchange_asked: Exchange = "auto"

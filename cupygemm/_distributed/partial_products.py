@@ -20,7 +20,7 @@ from cupygemm._distributed.peers import Peers
 from cupygemm._distributed.product_streams import ProductStreams
 from cupygemm._distributed.steps import Rows, RowWork, Step
 from cupygemm._distributed.sums import in_one_pass, sum_and_finish, type_of_sums
-from cupygemm._distributed.ways import Way, choose_way
+from cupygemm._distributed.transport import Transport, choose_transport
 from cupygemm._plan.plan import Plan
 from cupygemm._products.matmul import matmul, plan_for
 from cupygemm._records.formats import container, parse_dtype
@@ -136,9 +136,9 @@ class PartialProducts:
                 types.plans[rows] = plan
 
 
-def way_of(
+def transport_of(
     group: Group, bounds: Sequence[Rows], sums: PartialProducts, k: int, *, result_bytes: int = 0
-) -> Way:
+) -> Transport:
     """Return how the sums travel.
 
     Parameters
@@ -157,12 +157,12 @@ def way_of(
     flops = 2.0 * max(1, k) * sums.b.shape[1]
     work = RowWork(nbytes=row_bytes, flops=flops, itemsize=sums.a.itemsize)
     nbytes = max(parts, result_bytes)
-    return choose_way(group, bounds, work, segment_bytes=nbytes, scatters=True)
+    return choose_transport(group, bounds, work, segment_bytes=nbytes, scatters=True)
 
 
 def reduced(
     group: Group,
-    way: Way,
+    transport: Transport,
     bounds: Sequence[Rows],
     sums: PartialProducts,
     call: Call,
@@ -175,7 +175,7 @@ def reduced(
     Parameters
     ----------
     group : Group
-    way : Way
+    transport : Transport
     bounds : sequence of Rows
     sums : PartialProducts
     call : Call
@@ -187,19 +187,19 @@ def reduced(
     """
     import cupy
 
-    if way.peers is not None:
-        return _reduced_at_peers(group, way, bounds, sums, call, out, key)
+    if transport.peers is not None:
+        return _reduced_at_peers(group, transport, bounds, sums, call, out, key)
     first, last = bounds[group.rank]
     parts = cupy.empty((group.size, last - first, sums.b.shape[1]), sums.travelling)
     sent = sums.empty_like_result()
-    exchange = _exchange_by_nccl if way.overlaps else _exchange_at_once
-    exchange(group, way, bounds, sums, sent, parts)
+    exchange = _exchange_by_nccl if transport.overlaps else _exchange_at_once
+    exchange(group, transport, bounds, sums, sent, parts)
     return sum_and_finish(call, parts, sums.sums, out)
 
 
 def _reduced_at_peers(
     group: Group,
-    way: Way,
+    transport: Transport,
     bounds: Sequence[Rows],
     sums: PartialProducts,
     call: Call,
@@ -209,20 +209,20 @@ def _reduced_at_peers(
     from cupy import empty
     from cupy.cuda import get_current_stream
 
-    recordings, peers = group.recordings, way.peers
+    recordings, peers = group.recordings, transport.peers
     assert recordings is not None
     assert peers is not None
     first, last = bounds[group.rank]
     shape = (last - first, sums.b.shape[1])
     repeated = None
-    if key is not None and way.records and in_one_pass(call, sums.sums):
+    if key is not None and transport.records and in_one_pass(call, sums.sums):
         if out is None:
             out = empty(shape, container(call.request.types.result))
-        repeated = way.placed(key, sums.a, sums.b, out)
+        repeated = transport.placed(key, sums.a, sums.b, out)
     if recordings.replay(repeated):
         return out
     stream = get_current_stream()
-    begin, end = (peers.begin, peers.end) if way.overlaps else (peers.begin_on, peers.end_on)
+    begin, end = (peers.begin, peers.end) if transport.overlaps else (peers.begin_on, peers.end_on)
     begin(stream)
     parts = peers.array((group.size, *shape), sums.travelling)
     result = out
@@ -230,30 +230,35 @@ def _reduced_at_peers(
     def enqueue(streams: ProductStreams, split: Callable[[], None]) -> None:
         nonlocal result
         sent = sums.empty_like_result()
-        if way.overlaps:
-            _send_by_copies(group.rank, way, bounds, sums, sent, parts, streams)
+        if transport.overlaps:
+            _send_by_copies(group.rank, transport, bounds, sums, sent, parts, streams)
             split()
             peers.sent()
-            for step in way.steps:
+            for step in transport.steps:
                 for peer, _ in step.sends:
                     peers.receive(peer, get_current_stream())
         else:
             _send_by_stores(group.rank, peers, bounds, sums, sent, parts)
         result = sum_and_finish(call, parts, sums.sums, out)
 
-    recordings.enqueue(repeated, enqueue, one_stream=not way.overlaps)
+    recordings.enqueue(repeated, enqueue, one_stream=not transport.overlaps)
     end(stream)
     return result
 
 
 def _exchange_at_once(
-    group: Group, way: Way, bounds: Sequence[Rows], sums: PartialProducts, sent: Any, parts: Any
+    group: Group,
+    transport: Transport,
+    bounds: Sequence[Rows],
+    sums: PartialProducts,
+    sent: Any,
+    parts: Any,
 ) -> None:
     from cupy.cuda import get_current_stream, runtime
 
     stream = get_current_stream()
     sums.multiply((0, sent.shape[0]), sent)
-    for step in way.steps:
+    for step in transport.steps:
         group.exchange(*_messages(step, bounds[group.rank], sent, parts), stream)
     own = Message.of_rows(sent, bounds[group.rank], group.rank)
     if own.nbytes:
@@ -281,25 +286,30 @@ def _messages(
 
 
 def _exchange_by_nccl(
-    group: Group, way: Way, bounds: Sequence[Rows], sums: PartialProducts, sent: Any, parts: Any
+    group: Group,
+    transport: Transport,
+    bounds: Sequence[Rows],
+    sums: PartialProducts,
+    sent: Any,
+    parts: Any,
 ) -> None:
     from cupy.cuda import get_current_stream
 
     first, last = bounds[group.rank]
     stream = get_current_stream()
-    for step in way.steps:
+    for step in transport.steps:
         for _, part in step.receives:
             sums.multiply(part, sent[slice(*part)])
         group.stream.wait_event(stream.record())  # these sums are there, and `parts` may be written
         group.exchange(*_messages(step, (first, last), sent, parts), group.stream)
     sums.multiply((first, last), parts[group.rank])
-    if way.steps:
+    if transport.steps:
         stream.wait_event(group.stream.record())
 
 
 def _send_by_copies(
     rank: int,
-    way: Way,
+    transport: Transport,
     bounds: Sequence[Rows],
     sums: PartialProducts,
     sent: Any,
@@ -307,18 +317,18 @@ def _send_by_copies(
     streams: ProductStreams,
 ) -> None:
     """Enqueue the partial products and the copies to peers."""
-    peers = way.peers
+    peers = transport.peers
     assert peers is not None
     row_bytes = parts.shape[2] * parts.itemsize
-    receives = [part for step in way.steps for part in step.receives]
+    receives = [part for step in transport.steps for part in step.receives]
     for number, (peer, (start, stop)) in enumerate(receives):
-        with streams.turn(number * way.two_products) as multiplying:
+        with streams.turn(number * transport.two_products) as multiplying:
             sums.multiply((start, stop), sent[start:stop])
         begins, ends = bounds[peer]
         row = rank * (ends - begins) + start - begins
         message = Message.of_rows(sent, (start, stop), peer)
         peers.send_after(multiplying, message, row * row_bytes)
-    with streams.turn(len(receives) * way.two_products):
+    with streams.turn(len(receives) * transport.two_products):
         sums.multiply(bounds[rank], parts[rank])
     streams.join()
 

@@ -69,7 +69,7 @@ class Recordings:
         Parameters
         ----------
         call : hashable
-            From `Way.placed`; None for a call that cannot be recorded.
+            From `Transport.placed`; None for a call that cannot be recorded.
         """
         if call is None:
             return False

@@ -20,14 +20,14 @@ from cupygemm._distributed.partial_products import (
     PartialTypes,
     partial_types,
     reduced,
-    way_of,
+    transport_of,
 )
 from cupygemm._distributed.rendezvous import Facts
 from cupygemm._distributed.repeated import key_of
 from cupygemm._distributed.row_products import rows_of_options
 from cupygemm._distributed.shortcuts import shortcut
 from cupygemm._distributed.steps import Rows, balanced, bounds_of, sliced
-from cupygemm._distributed.ways import Way
+from cupygemm._distributed.transport import Transport
 from cupygemm._records.formats import container
 from cupygemm._request.call import Call
 from cupygemm._request.keywords import common_keywords
@@ -126,8 +126,8 @@ def matmul_reduce_scatter(
     bounds, call, types = checked.details
     sums = PartialProducts(a, b, types)
     with group.guarded():
-        way = way_of(group, bounds, sums, _largest_k(everybody))
-        return reduced(group, way, bounds, sums, call, out, key=key)
+        transport = transport_of(group, bounds, sums, _largest_k(everybody))
+        return reduced(group, transport, bounds, sums, call, out, key=key)
 
 
 class _Product(NamedTuple):
@@ -211,21 +211,21 @@ def matmul_all_reduce(
     facts = sums.facts(counts) | {"result": str(result), "options": _described(options)}
     k = _largest_k(group.agree(name, facts, own=_OWN_FACTS))
     with group.guarded():
-        way = way_of(group, bounds, sums, k, result_bytes=target.nbytes)
-        reduced(group, way, bounds, sums, call, own)
-        _gather(group, way, bounds, target)
+        transport = transport_of(group, bounds, sums, k, result_bytes=target.nbytes)
+        reduced(group, transport, bounds, sums, call, own)
+        _gather(group, transport, bounds, target)
         if out is not None and target is not out:
             out[...] = target
     return target if out is None else out
 
 
-def _gather(group: Group, way: Way, bounds: Sequence[Rows], target: Any) -> None:
+def _gather(group: Group, transport: Transport, bounds: Sequence[Rows], target: Any) -> None:
     """Enqueue the exchange of all ranks' rows of the result."""
     from cupy.cuda import get_current_stream
 
     own_rows = bounds[group.rank]
     own = target[slice(*own_rows)]
-    peers = way.peers
+    peers = transport.peers
     if peers is None:
         group.all_gather(own, target, bounds)
         return

@@ -22,8 +22,8 @@ from cupygemm import distributed as cd
 from tests.distributed.threads import Ranks
 
 if OVERLAPS:
-    from cupygemm._distributed import ways
-    ways._by_nccl_at_once = ways._by_nccl
+    from cupygemm._distributed import transport
+    transport._by_nccl_at_once = transport._by_nccl
 ranks = Ranks(3, exchange=EXCHANGE)
 rng = np.random.default_rng(0)
 def integers(*shape, dtype):
@@ -179,7 +179,7 @@ assert ranks.groups[0].broken is None
 # What fails after the agreement ends the group, and says so on all ranks.
 def failing(rank, group):
     if rank == 2:
-        group.ways = None  # a fault of the library's own
+        group.transports = None  # a fault of the library's own
     cd.matmul_all_reduce(cp.asarray(x), cp.asarray(y), group=group)
 errors = ranks.errors(failing)
 assert all("rank 2 failed: AttributeError" in each for each in errors[:2]), errors

@@ -11,7 +11,7 @@ from tests.processes import devices_of
 PRODUCTS = """
 import cupygemm, cupy as cp, ml_dtypes, numpy as np
 from cupygemm import distributed as cd
-from cupygemm._distributed import ways
+from cupygemm._distributed import transport
 from tests.distributed.threads import Ranks
 
 ranks = Ranks(2, exchange=EXCHANGE)
@@ -29,11 +29,11 @@ INTEGERS = np.arange(22 * 5).reshape(22, 5)
 with cp.cuda.Device(0):
     whole = cupygemm.matmul(cp.asarray(a), cp.asarray(b)).get()
     parts = [cupygemm.matmul(cp.asarray(a[:, k]), cp.asarray(b[k])).get() for k in K]
-ways._host_seconds = lambda steps: 0.0  # so that no copies are recorded
+transport._host_seconds = lambda steps: 0.0  # so that no copies are recorded
 for share in (0, 1e9):  # one stream of a scatter's products, and two
-    ways._SHORT_COPIES = share
+    transport._SHORT_COPIES = share
     def products(rank, group):
-        group.ways.clear()
+        group.transports.clear()
         x, y = cp.asarray(a[:, K[rank]]), cp.asarray(b[K[rank]])
         own = slice(0, 15) if rank == 0 else slice(15, 22)
         full = cp.empty((22, 96), "f")

@@ -8,7 +8,7 @@ from tests.processes import devices_of
 SHARDED = """
 import cupy as cp, numpy as np
 from cupygemm import distributed as cd
-from cupygemm._distributed import sharded_plan, ways
+from cupygemm._distributed import sharded_plan, transport
 from tests.distributed.threads import Ranks
 
 PANELS = sharded_plan.PANELS
@@ -75,7 +75,7 @@ same(ranks.errors(lambda r, g: cd.matmul(cp.zeros((2, 7), "f"), cp.zeros((2, 5),
 ranks.values(lambda r, g: g.barrier())
 
 # Without the wait for the product, the exchange would send what is not there yet.
-ways._by_nccl_at_once = lambda *_: (float("inf"), None)
+transport._by_nccl_at_once = lambda *_: (float("inf"), None)
 def unordered(rank, group):
     group.stream.wait_event = lambda event: None
     cd.matmul_reduce_scatter(cp.zeros((8, 8), "f"), cp.zeros((8, 8), "f"), group=group)

@@ -1,6 +1,6 @@
-"""`choose_way`: whether rows travel by NCCL or straight to peers' memory, and in which steps.
+"""`choose_transport`: whether rows travel by NCCL or straight to peers' memory, and in which steps.
 
-There are four ways:
+There are four:
 
 * copies by copy engines, which overlap with products of ranges of rows;
 * stores to all peers by one kernel, before or after a product of all rows, for small matrices;
@@ -41,7 +41,7 @@ _SHORT_COPIES = 0.75
 
 
 @dataclass(frozen=True, eq=False)
-class Way:
+class Transport:
     """How the rows of a product travel; it equals no other one, and can be part of a key.
 
     Attributes
@@ -81,15 +81,15 @@ class Way:
         return (key, self, *(array.data.ptr for array in arrays))
 
 
-def choose_way(
+def choose_transport(
     group: Group,
     bounds: Sequence[Rows],
     work: RowWork,
     *,
     segment_bytes: int,
     scatters: bool = False,
-) -> Way:
-    """Return the way that takes the least time by the model; all ranks call this function.
+) -> Transport:
+    """Return the transport with the shortest modelled time; all ranks call this function.
 
     Parameters
     ----------
@@ -104,10 +104,10 @@ def choose_way(
         when they have travelled.
     """
     key = (tuple(bounds), work, scatters)
-    found: Way | None = group.ways.get(key)
+    found: Transport | None = group.transports.get(key)
     if found is None:
         found = _fastest(group, bounds, work, scatters=scatters)
-        group.ways.keep(key, found)
+        group.transports.keep(key, found)
     if found.peers is not None and not found.peers.reserve(segment_bytes):
         return _fastest(group, bounds, work, copies=False)
     return found
@@ -120,55 +120,55 @@ def _fastest(
     *,
     scatters: bool = False,
     copies: bool = True,
-) -> Way:
+) -> Transport:
     link = device(group.device).kernels.interconnect
-    ways = []
+    found = []
     asked = group.exchange_asked
     if copies and group.peers is not None:
         if asked != "stores":
-            ways.append(_by_copies(group, bounds, work, link, scatters))
+            found.append(_by_copies(group, bounds, work, link, scatters))
         if asked == "stores" or (asked == "auto" and link.stores is not None):
-            ways.append(_by_stores(group, bounds, work, link))
+            found.append(_by_stores(group, bounds, work, link))
         if asked != "auto":
-            return ways[0][1]
-    ways.append(_by_nccl_at_once(group, bounds, work, link))
+            return found[0][1]
+    found.append(_by_nccl_at_once(group, bounds, work, link))
     several_hosts = group.board is None
     if group.size > 1 and (several_hosts or link.nccl_overlaps):
-        ways.append(_by_nccl(group, bounds, work, link))
-    return min(ways, key=lambda each: each[0])[1]
+        found.append(_by_nccl(group, bounds, work, link))
+    return min(found, key=lambda each: each[0])[1]
 
 
 def _by_nccl_at_once(
     group: Group, bounds: Sequence[Rows], work: RowWork, link: Interconnect
-) -> tuple[float, Way]:
-    seconds, way = _whole(group, bounds, work, link)
-    return max(_HOST_SECONDS, seconds), way
+) -> tuple[float, Transport]:
+    seconds, transport = _whole(group, bounds, work, link)
+    return max(_HOST_SECONDS, seconds), transport
 
 
 def _whole(
     group: Group, bounds: Sequence[Rows], work: RowWork, link: Interconnect
-) -> tuple[float, Way]:
+) -> tuple[float, Transport]:
     m = bounds[-1][1]
     most = m - min(last - first for first, last in bounds)
     each = -(-most // max(1, group.size - 1)) * work.nbytes
     travels = link.step_seconds([each] * (group.size - 1))
     product = LAUNCH_SECONDS + link.product_seconds(m * work.flops, work.itemsize)
     steps = sliced(group.rank, bounds, 1) if group.size > 1 else []
-    return travels + product, Way(steps, None, overlaps=False)
+    return travels + product, Transport(steps, None, overlaps=False)
 
 
 def _by_nccl(
     group: Group, bounds: Sequence[Rows], work: RowWork, link: Interconnect
-) -> tuple[float, Way]:
+) -> tuple[float, Transport]:
     share = 1 - link.nccl_units / link.units
     chosen = choose_steps(group.rank, bounds, work, link=link, share=share)
-    way = Way(chosen.steps, None, overlaps=True, spared=link.nccl_units)
-    return max(_host_seconds(chosen.steps), chosen.seconds), way
+    transport = Transport(chosen.steps, None, overlaps=True, spared=link.nccl_units)
+    return max(_host_seconds(chosen.steps), chosen.seconds), transport
 
 
 def _by_copies(
     group: Group, bounds: Sequence[Rows], work: RowWork, link: Interconnect, scatters: bool
-) -> tuple[float, Way]:
+) -> tuple[float, Transport]:
     link = link.copies or link
     chosen = choose_steps(group.rank, bounds, work, link=link)
     host = _host_seconds(chosen.steps)
@@ -179,15 +179,19 @@ def _by_copies(
     copying = link.step_seconds([rows * work.nbytes])
     multiplying = link.product_seconds(rows * work.flops, work.itemsize)
     two_products = not scatters or copying < _SHORT_COPIES * multiplying
-    way = Way(chosen.steps, group.peers, overlaps=True, records=records, two_products=two_products)
-    return seconds, way
+    transport = Transport(
+        chosen.steps, group.peers, overlaps=True, records=records, two_products=two_products
+    )
+    return seconds, transport
 
 
 def _by_stores(
     group: Group, bounds: Sequence[Rows], work: RowWork, link: Interconnect
-) -> tuple[float, Way]:
-    seconds, way = _whole(group, bounds, work, link.stores or link)
-    return max(_HOST_SECONDS_OF_ONE_GRAPH, seconds), replace(way, peers=group.peers, records=True)
+) -> tuple[float, Transport]:
+    seconds, transport = _whole(group, bounds, work, link.stores or link)
+    return max(_HOST_SECONDS_OF_ONE_GRAPH, seconds), replace(
+        transport, peers=group.peers, records=True
+    )
 
 
 def _host_seconds(steps: Sequence[Step]) -> float:

@@ -1,4 +1,4 @@
-"""The model chooses the way of rows that was measured fastest.
+"""The model chooses the transport of rows that was measured fastest.
 
 On four and on two H200, and for products whose calls are recorded, on four H100.
 """
@@ -6,7 +6,7 @@ On four and on two H200, and for products whose calls are recorded, on four H100
 import pytest
 
 from cupygemm._backends.interconnect import NVLINK_H200, PCIE, XGMI_MI300X
-from cupygemm._distributed import ways
+from cupygemm._distributed import transport as transports
 from cupygemm._distributed.steps import RowWork, balanced, bounds_of
 from cupygemm._plan.table import PlanTable
 
@@ -14,20 +14,20 @@ COPIES, RECORDED, STORES, NCCL = "copies", "recorded copies", "stores", "NCCL"
 
 
 class Links:
-    """What `choose_way` asks of a device."""
+    """What `choose_transport` asks of a device."""
 
     def __init__(self, link):
         self.kernels, self.interconnect = self, link
 
 
 class Host:
-    """What `choose_way` asks of a group whose ranks are on one host."""
+    """What `choose_transport` asks of a group whose ranks are on one host."""
 
     board = "shared"
     exchange_asked = "auto"
 
     def __init__(self, size, rank=0, peers=True):
-        self.size, self.rank, self.device, self.ways = size, rank, 0, PlanTable(9)
+        self.size, self.rank, self.device, self.transports = size, rank, 0, PlanTable(9)
         self.peers = self if peers else None
 
     def reserve(self, nbytes):
@@ -37,7 +37,7 @@ class Host:
 @pytest.fixture
 def link(monkeypatch):
     def use(row):
-        monkeypatch.setattr(ways, "device", lambda index: Links(row))
+        monkeypatch.setattr(transports, "device", lambda index: Links(row))
 
     use(NVLINK_H200)
     return use
@@ -46,17 +46,17 @@ def link(monkeypatch):
 def chosen(group, m, row_bytes, flops):
     work = RowWork(nbytes=row_bytes, flops=flops, itemsize=2)
     bounds = bounds_of(balanced(m, group.size))
-    return ways.choose_way(group, bounds, work, segment_bytes=m * row_bytes)
+    return transports.choose_transport(group, bounds, work, segment_bytes=m * row_bytes)
 
 
-def name_of(way):
-    if way.peers is None:
-        assert not way.overlaps
+def name_of(transport):
+    if transport.peers is None:
+        assert not transport.overlaps
         return NCCL
-    if not way.overlaps:
-        assert way.records
+    if not transport.overlaps:
+        assert transport.records
         return STORES
-    return RECORDED if way.records else COPIES
+    return RECORDED if transport.records else COPIES
 
 
 @pytest.mark.parametrize(
@@ -103,8 +103,8 @@ def test_two_products_at_once_where_copies_are_short(link, m, two):
     """Scatters of 8192**3 took 0.55 ms with two at once, 0.49 with one; 16384**3 3.55 and 3.59."""
     work = RowWork(nbytes=2 * m, flops=2.0 * m / 4 * m, itemsize=2)
     bounds = bounds_of(balanced(m, 4))
-    way = ways.choose_way(Host(4), bounds, work, segment_bytes=1, scatters=True)
-    assert way.two_products is two
+    transport = transports.choose_transport(Host(4), bounds, work, segment_bytes=1, scatters=True)
+    assert transport.two_products is two
 
 
 @pytest.mark.parametrize("row", [NVLINK_H200, XGMI_MI300X, PCIE], ids=lambda row: row.name)
@@ -112,29 +112,37 @@ def test_all_ranks_choose_alike(link, row):
     link(row)
     for peers in (True, False):
         found = [chosen(Host(4, rank, peers), 4099, 8192, 1e8) for rank in range(4)]
-        assert len({(way.overlaps, way.peers is None, len(way.steps)) for way in found}) == 1
+        assert (
+            len(
+                {
+                    (transport.overlaps, transport.peers is None, len(transport.steps))
+                    for transport in found
+                }
+            )
+            == 1
+        )
 
 
 def test_several_hosts_overlap_with_nccl(link):
     """On one host of H200 this was slower than a gather and a product."""
     group = Host(4, peers=False)
     assert not chosen(group, 8192, 16384, 2.0 * 8192 * 2048).overlaps
-    group.ways.clear()
+    group.transports.clear()
     group.board = None
-    way = chosen(group, 8192, 16384, 2.0 * 8192 * 2048)
-    assert way.overlaps
-    assert way.spared == NVLINK_H200.nccl_units
+    transport = chosen(group, 8192, 16384, 2.0 * 8192 * 2048)
+    assert transport.overlaps
+    assert transport.spared == NVLINK_H200.nccl_units
 
 
 def test_segments_that_do_not_fit_leave_the_rows_to_nccl(link):
     group = Host(4)
     assert chosen(group, 1 << 20, 16384, 2.0 * 8192 * 2048).peers is None
     group.exchange_asked = "copies"
-    group.ways.clear()
+    group.transports.clear()
     assert chosen(group, 64, 128, 1e6).peers is group
 
 
 def test_a_group_of_one_rank_multiplies_at_once(link):
-    way = chosen(Host(1, peers=False), 4096, 8192, 1e8)
-    assert not way.steps
-    assert not way.overlaps
+    transport = chosen(Host(1, peers=False), 4096, 8192, 1e8)
+    assert not transport.steps
+    assert not transport.overlaps
