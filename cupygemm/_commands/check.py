@@ -50,7 +50,7 @@ def check(
     """
     from cupygemm import emulator
     from cupygemm.emulator._session import finish_streams, use_stream_order
-    from cupygemm.emulator.concurrency.stream_deferral import VARIABLE
+    from cupygemm.emulator.concurrency.stream_deferral import VARIABLE, seed_of
     from cupygemm.emulator.diagnostics import findings
     from cupygemm.emulator.execution import wave_order as orders
 
@@ -60,6 +60,8 @@ def check(
         if wave_order is not None:
             orders.order_of(wave_order, "--wave-order ")
             os.environ[orders.VARIABLE] = wave_order
+        if stream_order is not None:
+            seed_of(stream_order, "--stream-order")
         with severities(error, warn, off), findings.observing() as seen:
             if stream_order is not None:
                 os.environ[VARIABLE] = stream_order  # the program's own processes inherit it

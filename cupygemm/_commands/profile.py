@@ -221,8 +221,8 @@ def _subjects(words: list[str]) -> list[str]:
     if not 1 <= len(words) <= 2 or any(word.isdecimal() for word in words):
         given_words = " ".join(words) or "nothing"
         raise ValueError(
-            f"{given_words!r} is neither a shape such as 512x512x512 nor the path of one code "
-            "object, source or program, nor two of these"
+            f"cannot profile {given_words}: name a shape such as 512x512x512, or the path of a "
+            "code object, of HIP source or of a Python program; or two of these to compare them"
         )
     return words
 
@@ -258,7 +258,7 @@ def _collect(word: str, given: dict[str, Any], how: dict[str, Any], *, loop: boo
     with code_object_of(path, given["target"], given["options"]) as code:
         if loop:
             unused = ("grid", "lds", "args")
-            _refuse(given, unused, "what is run, and --loop runs nothing")
+            _refuse(given, unused, "a launch, and --loop launches nothing")
             return _code_object_loop(code, given["kernel"], given["block"])
         collected = Profile(**how)
         launch = {name: given[name] for name in ("kernel", "grid", "block", "lds", "args")}

@@ -193,6 +193,7 @@ def test_a_module(tmp_path: Path) -> None:
             "--warn: the emulated device has no check 'bound'; did you mean bounds",
         ),
         (["--wran", "all", __file__], "check has no option --wran"),
+        (["--stream-order", "x", __file__], "--stream-order=x: the seed must be an integer"),
         (["--off", "races=off", __file__], "--off: the emulated device has no check 'races=off'"),
     ],
 )

@@ -239,9 +239,9 @@ def test_a_fault_is_reported(invoke: Callable[..., Any]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["4", "4"], "'4 4' is neither a shape such as 512x512x512 nor the path"),
-        (["4x4x4", "5x5x5", "6x6x6"], "'4x4x4 5x5x5 6x6x6' is neither a shape"),
-        (["4x4x4", "5"], "'4x4x4 5' is neither a shape"),
+        (["4", "4"], "cannot profile 4 4: name a shape such as 512x512x512, or the path"),
+        (["4x4x4", "5x5x5", "6x6x6"], "cannot profile 4x4x4 5x5x5 6x6x6: name a shape"),
+        (["4x4x4", "5"], "cannot profile 4x4x4 5: name a shape"),
         (["0", "4", "4"], "the shape (0, 4, 4) is not (m, n, k), or (batch, m, n, k), of 1 or"),
         (["4x4"], "the shape (4, 4) is not (m, n, k)"),
         (["4", "4", "4", "--dtype", "fp12"], "'fp12' is not a type; write one of bf16, fp16, fp32"),
@@ -375,7 +375,7 @@ def test_the_loop_of_a_code_object(invoke: Callable[..., Any]) -> None:
     for options, words in (
         (("--loop",), "has no kernel None; its kernels: add, multiply"),
         (("--loop", "--kernel", "add"), "the kernel has no loop: there is nothing to count"),
-        (("--loop", "--grid", "4"), "--grid is an option of what is run"),
+        (("--loop", "--grid", "4"), "--grid is an option of a launch"),
         (("--loop", "--listing"), "--loop counts only a loop"),
     ):
         result = invoke(path, *options)

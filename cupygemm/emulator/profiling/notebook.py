@@ -74,7 +74,7 @@ def _bars(kernel: KernelCounts) -> str:
         )
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{len(rows) * _ROW}" '
-        f'font-family="sans-serif" font-size="12" role="img" '
+        f'font-family="sans-serif" font-size="12" fill="currentColor" role="img" '
         f'aria-label="Modelled cycles of the waves">{"".join(rows)}</svg>'
     )
 
