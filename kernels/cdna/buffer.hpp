@@ -31,11 +31,13 @@ struct Window {
     }
 };
 
-// A raw buffer with 32-bit data format, no stride and no swizzle (CDNA3 ISA, "Buffer Resource
-// Descriptor").
+// The last word of a descriptor: a raw buffer with 32-bit data format, without stride and swizzle
+// (CDNA3 ISA, "Buffer Resource Descriptor").
+constexpr u32 raw_buffer_of_dwords = 0x00027000;
+
 CUPYGEMM_INLINE Resource make_resource(u64 base, u32 num_bytes) {
     return __builtin_amdgcn_make_buffer_rsrc(reinterpret_cast<void *>(base), 0, num_bytes,
-                                             0x00027000);
+                                             raw_buffer_of_dwords);
 }
 
 // The number of bytes that offsets can reach. (A 64-bit comparison would use the vector unit.)

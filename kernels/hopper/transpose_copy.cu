@@ -29,7 +29,9 @@ constexpr u32 vectors = tile / Vector::bytes; // per line
 static_assert(threads == tile / 4 * vectors,
               "a thread must transpose a vector of each of four rows");
 
-// Byte j of row i becomes byte i of row j.
+// Byte j of row i becomes byte i of row j: first for pairs of rows, then for pairs of those pairs.
+// A digit of a selector names the byte that goes there, 0 to 3 of the first word and 4 to 7 of the
+// second; the last digit is the lowest byte.
 CUPYGEMM_INLINE void turn(u32 (&rows)[4]) {
     const u32 a = __byte_perm(rows[0], rows[1], 0x5140), b = __byte_perm(rows[2], rows[3], 0x5140);
     const u32 c = __byte_perm(rows[0], rows[1], 0x7362), d = __byte_perm(rows[2], rows[3], 0x7362);

@@ -27,16 +27,18 @@ static_assert(tile_vectors * tile_k % (threads * per_word) == 0,
 
 // An integer below 2^63 as digits of 22 bits, whose products with residues fit into 32 bits.
 struct Digits {
+    static constexpr u32 bits = 22, mask = (1u << bits) - 1;
+
     i32 low, middle, high; // the sign is that of the highest
 
     CUPYGEMM_INLINE void set(i64 x) {
-        low = static_cast<i32>(x & 0x3fffff);
-        middle = static_cast<i32>(x >> 22 & 0x3fffff);
-        high = static_cast<i32>(x >> 44);
+        low = static_cast<i32>(x & mask);
+        middle = static_cast<i32>(x >> bits & mask);
+        high = static_cast<i32>(x >> (2 * bits));
     }
     template <class Modulus> CUPYGEMM_INLINE i32 residue(Modulus) const {
-        constexpr i32 of_middle = power_residue(22, Modulus::value);
-        constexpr i32 of_high = power_residue(44, Modulus::value);
+        constexpr i32 of_middle = power_residue(bits, Modulus::value);
+        constexpr i32 of_high = power_residue(2 * bits, Modulus::value);
         return Modulus::residue(low + middle * of_middle + high * of_high);
     }
 };

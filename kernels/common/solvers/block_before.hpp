@@ -1,6 +1,6 @@
 // Applies the block of columns before to the rows of an LU block, before they are loaded.
 //
-// Of the block before, L11 and L21 are factored, and it is known which rows its swaps displace:
+// L11 and L21 of the block before are factored, and it is known which rows its swaps displace:
 //
 //         | block before | this block
 //         | L11          | U             its rows come from where the swaps say, solved with L11

@@ -22,8 +22,8 @@ struct LuPanelArgs {
     u64 info;      // i32 for each matrix: 1 + the first column without a pivot, or 0
     u64 workspace; // flags and records of teams
     u64 records;
-    u64 moves;        // 64 of each matrix, as of moves.hpp: the rows that the swaps displace
-    u64 moves_before; // of the panel before
+    u64 moves;        // 64 for each matrix: the rows that the swaps displace (moves.hpp)
+    u64 moves_before; // those of the panel before
     u64 scratch;      // of each team, as many elements as threads hold
     i32 m, n;         // rows and columns of the panel
     i32 first;        // the panel's first row and column, within the matrix

@@ -48,7 +48,9 @@ constexpr u32 rows = Config::rows, groups = Config::groups, threads = Config::th
 constexpr u32 width = 8, size = rows * 32;
 static_assert(groups * width == size && threads == groups * 32,
               "the groups must have the columns of a square");
-constexpr S most_condition = 256; // of the bound: the condition is at most some times as large
+// Reflections are stored if the bound of the condition is at most this. The errors of R, and so of
+// Q R, are then some hundred units of rounding.
+constexpr S most_condition = 256;
 
 using Block = S[width][width];
 
@@ -141,6 +143,7 @@ template <u32 top = 0> CUPYGEMM_INLINE bool factor_columns(Mine &mine, Shared &s
         const bool at = mine.lane == diagonal + k;
         const S before = from_lane(mine.value[top][k], diagonal + k), r = of_r[k][k];
         const S sign = before > 0 ? -1 : 1;
+        // A pivot this close to the norm of its column has nearly nothing below it.
         is_fine &= absolute(before) <= r * static_cast<S>(1 - 0x1p-10);
         const S over = inverse(before - sign * r);
         // Without a branch: the compiler would exchange numbers in both parts of it.

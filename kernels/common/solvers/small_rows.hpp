@@ -1,7 +1,7 @@
 // The threads of a workgroup that factors small matrices, each of them in registers.
 //
 // A group of 32 threads has 8 columns of a matrix; a lane has the rows lane, lane + 32, and so on.
-// Of matrices of at most 16 rows, 32 threads have the same columns of two: a group has 16 threads.
+// Where matrices have at most 16 rows, a group has 16 threads, and 32 threads have two matrices.
 // So a column belongs to one group, which finds its pivot and its multipliers by itself. It factors
 // its 8 columns, one after the other, and publishes their multipliers in shared memory; the groups
 // behind it update theirs with all 8. A workgroup takes several matrices if they are small; all are
@@ -29,15 +29,15 @@ constexpr u32 width = 8, lanes = groups * width <= 16 ? 16 : 32, height = rows *
 constexpr u32 matrices = threads / (groups * lanes);
 static_assert(threads % (groups * 32) == 0, "a workgroup must have whole matrices");
 
-// A column waits for latency, so an SM should hold many workgroups: as many as leave a thread some
-// registers beside its elements: these suffice for nearly all else.
+// Each column waits for latency, so an SM should hold many workgroups: as many as leave a thread
+// registers for its elements, and `registers_beside` for nearly everything else.
 constexpr u32 registers_of_sm = 65536;
 constexpr u32 registers_beside = sizeof(S) > 8 ? 96 : 32 * (sizeof(S) / sizeof(R));
 [[maybe_unused]] constexpr u32 resident = // read for NVIDIA GPUs only
     registers_of_sm / (threads * (rows * width * (sizeof(S) / 4) + registers_beside));
 
-// Numbers of 8 columns, by row. Two places alternate: a group writes to one while others read the
-// other, and a barrier comes between.
+// 8 columns of multipliers: (column, row). Two panels alternate: a group writes to one while others
+// read the other, and a barrier comes between.
 using Panel = S[width][height];
 
 // 16 bytes of a row, in one access: its elements are further apart than those of other lanes.
