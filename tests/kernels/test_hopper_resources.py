@@ -19,9 +19,11 @@ from cupygemm._backends.hopper.tile_shapes import (
     CONFIGS,
     NARROW_CONFIGS,
     PART_CONFIGS,
+    PING_PONG_CONFIGS,
     SCALED_CONFIGS,
     TRANSPOSED_CONFIGS,
     TRANSPOSED_PART_CONFIGS,
+    TRANSPOSED_PING_PONG_CONFIGS,
     configs_for,
     transposed_widths,
 )
@@ -225,6 +227,36 @@ def test_exchanges_of_sums_do_not_spill(config: HopperConfig, fused: bool) -> No
         return
     text = generate(problem, config, tma_store=config.tile_n % 3 > 0)
     assert_fits(text, config)
+
+
+@pytest.mark.parametrize("config", PING_PONG_CONFIGS, ids=lambda config: config.name)
+@pytest.mark.parametrize("tma_store", [True, False])
+def test_turns_do_not_spill(config: HopperConfig, tma_store: bool) -> None:
+    """Their consumers have up to 192 sums a thread; rows that are stored without TMA take more."""
+    problem = replace(
+        PROBLEM,
+        a_major="k" if tma_store else "m",
+        b_major="k" if config.tile_n == 176 else "n",
+        out_dtype="bf16" if tma_store else "f32",
+        batch=((2, 3), ())[tma_store],
+        c_align=16 if tma_store else 4,
+    )
+    objection = check(config, problem, HopperArch())
+    if objection is not None:
+        assert (config.tile_n, tma_store) == (192, False), objection
+        assert "rows without TMA" in objection
+        return
+    assert_fits(generate(problem, config, tma_store=tma_store), config)
+
+
+@pytest.mark.parametrize("config", TRANSPOSED_PING_PONG_CONFIGS, ids=lambda config: config.name)
+@pytest.mark.parametrize("tma_store", [True, False])
+def test_turned_turns_do_not_spill(config: HopperConfig, tma_store: bool) -> None:
+    problem = replace(
+        PROBLEM, a_major="m", b_major="k", out_dtype="f16", batch=((), (2, 3))[tma_store]
+    )
+    assert check(config, problem, HopperArch()) is None
+    assert_fits(generate(problem, config, tma_store=tma_store), config)
 
 
 @pytest.mark.parametrize("number", range(0, len(CONFIGS), 2))

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cupygemm._backends.hopper.by_sm import can_place
-from cupygemm._backends.hopper.check import check
+from cupygemm._backends.hopper.check import check, ends_at_units
 from cupygemm._backends.hopper.config import HopperArch, HopperConfig, step_group
 from cupygemm._backends.hopper.correction import Features, config_features
 from cupygemm._backends.hopper.cost import Tiles, clusters_on, tiles_of
@@ -93,7 +93,7 @@ class Admissible:
 def kind_of(problem: GemmProblem) -> GemmProblem:
     """Return a product with the types and orders of a problem, of typical extents.
 
-    `check` has no objection to these extents.
+    `check` has no objection to these extents. TMA can store C, or cannot, as it can the problem's.
     """
     return replace(
         problem,
@@ -103,7 +103,7 @@ def kind_of(problem: GemmProblem) -> GemmProblem:
         batch=(),
         a_align=16,
         b_align=16,
-        c_align=16,
+        c_align=16 if ends_at_units(problem) else 1,
         a_span=0,
         b_span=0,
         c_span=0,

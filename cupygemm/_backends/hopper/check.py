@@ -15,6 +15,7 @@ from cupygemm._backends.hopper.config import (
     RASTERS,
     SHARED_BYTES,
     SLAB_BYTES,
+    TMA_BYTES,
     HopperArch,
     HopperConfig,
     a_in_registers,
@@ -25,6 +26,7 @@ from cupygemm._records.dtypes import ITEMSIZE
 from cupygemm._records.problem import GemmProblem
 
 _BESIDE_OTHERS = 128  # the most accumulators of a thread that also has an epilogue or cuts tiles
+_BESIDE_ROWS = 176  # the same of one that stores rows without TMA
 
 
 def check(config: HopperConfig, problem: GemmProblem, arch: HopperArch) -> str | None:
@@ -91,7 +93,16 @@ def _check_turns(config: HopperConfig, problem: GemmProblem) -> str | None:
         return "consumers take turns only where wgmma keeps their sums and reads shared memory"
     if config.stream_k:
         return f"consumers take turns at whole tiles, and stream_k = {config.stream_k} cuts them"
+    many = config.accumulators > _BESIDE_ROWS and not config.transposed_c
+    if many and not ends_at_units(problem):
+        return f"{config.accumulators} accumulators leave no registers to store rows without TMA"
     return None
+
+
+def ends_at_units(problem: GemmProblem) -> bool:
+    """Whether rows of C begin and end at multiples of 16 bytes, so that TMA can store them."""
+    row_bytes = problem.n * ITEMSIZE[problem.out_dtype]
+    return problem.c_align >= TMA_BYTES and row_bytes % TMA_BYTES == 0
 
 
 def _check_cuts(config: HopperConfig, problem: GemmProblem, groups: int) -> str | None:
@@ -181,7 +192,7 @@ def _check_shape(config: HopperConfig, problem: GemmProblem) -> str | None:
 def check_registers(config: HopperConfig) -> str | None:
     """Return why the sums of a tile do not fit the registers, or None if they do."""
     accumulators = config.accumulators + (config.tile_n // 2 if config.promote else 0)
-    room = 192 if config.promote else 128 if config.mma_sync else 160
+    room = 192 if config.promote or config.ping_pong else 128 if config.mma_sync else 160
     of_three = 128 if config.scaled else 96
     if accumulators > (room if config.num_consumers < 3 else of_three):
         return f"{accumulators} accumulators a thread leave no registers"

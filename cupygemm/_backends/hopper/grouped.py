@@ -37,6 +37,7 @@ from cupygemm._request.placement import Placement
 
 CAPACITIES = (7, 63)
 """The most products of a launch: as many as fit in 4 KB of parameters, and in 32 KB."""
+_MOST_SUMS = 160  # of a thread: with more, what says which product a tile belongs to would spill
 _MAX_PACKED = 256  # lists of parameters that a launch caches
 
 
@@ -180,7 +181,7 @@ def choose_config(products: Sequence[GemmProblem], arch: HopperArch) -> tuple[Ho
         problems = ways[config.transposed_c]
         # The parameter has no tensor maps for narrower boxes, and the grid is persistent.
         narrow = has_narrow_boxes(config, problems[0], problems[0].out_dtype)
-        if narrow or config.cluster_k > 1:
+        if narrow or config.cluster_k > 1 or config.accumulators > _MOST_SUMS:
             continue
         if all(check(config, problem, arch) is None for problem in problems):
             busiest = _busiest(config, shapes[config.transposed_c], arch)

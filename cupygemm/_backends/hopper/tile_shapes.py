@@ -188,6 +188,7 @@ TRANSPOSED_CONFIGS = ConfigTable(
        128      96      64              2           6                 2          4          1
        192      88      64              3           5                 2          1          2
        192      96      64              3           5                 1          1          2
+       128      32      64              2           9                 2          1          1
     """,
 )
 """Configurations for operands of 16 bits that compute the transpose of C."""
@@ -219,6 +220,9 @@ PING_PONG_CONFIGS = ConfigTable(
        128     160      64              2           5                 1          2          1
        128     160      64              2           5                 1          1          2
         64     256      64              2           4                 2          1          1
+       128     112      64              2           6                 2          1          2
+       128     176      64              2           5                 2          1          2
+       128     192      64              2           4                 2          1          2
     """,
 )
 """Configurations for operands of 16 bits whose consumers take turns at whole tiles."""
@@ -230,6 +234,11 @@ TRANSPOSED_PING_PONG_CONFIGS = ConfigTable(
        128     128      64              2           6                 2          1          2
        128     152      64              2           5                 2          1          2
        128     160      64              2           5                 2          1          2
+       128     112      64              2           6                 2          1          2
+       128     144      64              2           5                 2          1          2
+       128     168      64              2           5                 2          1          2
+       128     176      64              2           5                 2          1          2
+       128     192      64              2           4                 2          1          2
     """,
 )
 """The same, and they compute the transpose of C."""
