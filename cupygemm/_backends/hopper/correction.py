@@ -57,6 +57,7 @@ FEATURES = (
     "useful m",
     "useful n",
     "by SM",
+    "cut evenly",
     "m",
     "n",
     "k",
@@ -230,8 +231,11 @@ def features(
         arguments have only these.
     """
     c, tiles, tile = configs.at(rows), of.tiles, of.tile
-    s, active, whole, clusters, units, steps, mma, l2 = entries(
-        (shapes, of.active, of.whole, tiles.clusters, tiles.units, of.steps, tile.mma, tile.l2),
+    s, active, whole, clusters, units, steps, evenly, mma, l2 = entries(
+        (
+            *(shapes, of.active, of.whole, tiles.clusters, tiles.units, of.steps, of.evenly),
+            *(tile.mma, tile.l2),
+        ),
         rows,
     )
     of_m, of_n = c.tile_m * c.cluster_m, c.tile_n * c.cluster_n
@@ -245,6 +249,7 @@ def features(
         s.m / (-(-s.m // of_m) * of_m),
         s.n / (-(-s.n // of_n) * of_n),
         by_sm,
+        evenly,
         np.log2(s.m) / 3 - 3,
         np.log2(s.n) / 3 - 4,
         np.log2(s.k) / 2 - 5,

@@ -115,6 +115,8 @@ class Pieces(NamedTuple):
         The tiles that an SM stores, and the rounds of tiles that it computes.
     steps : float
         The steps of k of a unit.
+    evenly : bool
+        Whether tiles are cut along k into equal parts, of which each cluster has one.
     tile : TileCost
     compute : float
         The cycles of the SM with the most tiles.
@@ -123,8 +125,6 @@ class Pieces(NamedTuple):
     slower, few : float
         The factors of the memory's time where SMs are idle, and where so few ask for what L2 does
         not hold.
-    cut : float
-        The factor of cut tiles.
     added : float
         The cycles of the kernel that adds parts of k.
     """
@@ -135,12 +135,12 @@ class Pieces(NamedTuple):
     whole: Number
     rounds: Number
     steps: Number
+    evenly: Number
     tile: TileCost
     compute: Number
     memory_bytes: Number
     slower: Number
     few: Number
-    cut: Number
     added: Number
 
 
@@ -188,7 +188,10 @@ def pieces(
     # Consumers that take turns store all tiles but the last one while they multiply.
     hidden = c.ping_pong * np.minimum(tile.epilogue, steps * tile.step)
     compute = rounds * steps * tile.step + whole * tile.epilogue - (whole - 1) * hidden
-    collected = f.wait + f.sums * (1 + np.maximum(1.0, clusters / units))
+    evenly = _cuts_evenly(c, t, f)
+    early = np.where(units > clusters, constants.wait_behind, constants.wait)
+    waiting = (c.stream_k > 0) * np.where(evenly, constants.wait_evenly, early)
+    collected = waiting + f.sums * (1 + np.maximum(1.0, clusters / units))
     added_bytes = c.split_k * (s.num_results * s.part_size)
     adding = constants.add + added_bytes / constants.add_bytes
     return Pieces(
@@ -198,12 +201,12 @@ def pieces(
         whole=whole,
         rounds=rounds,
         steps=steps,
+        evenly=evenly,
         tile=tile,
         compute=compute + collected,
         memory_bytes=_memory_bytes(s, constants, f.strip_a, f.strip_b),
         slower=1 + f.idle * np.maximum(0.0, 1 - active / arch.num_sms),
         few=np.maximum(1.0, constants.memory / (constants.memory_of_sm * active)),
-        cut=np.where(_cuts_evenly(c, t, f), constants.cut_evenly, f.cut),
         added=(c.split_k > 1) * adding,
     )
 
@@ -217,7 +220,7 @@ def costs(
     slower = np.maximum(of.slower, 1 + share * (of.few - 1))
     memory = of.memory_bytes / _memory_rate(shapes, constants, cold=cold) * slower
     memory = memory * of.fixed.stream_memory
-    cycles = total(of.fixed.launch, of.compute, memory, constants) * of.cut
+    cycles = total(of.fixed.launch, of.compute, memory, constants) * of.fixed.cut
     return Cost(cycles + of.added, of.rounds, memory > of.compute, of.tile.of_tensor_cores, memory)
 
 

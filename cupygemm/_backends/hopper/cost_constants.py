@@ -94,12 +94,14 @@ class KernelConstants:
         Share of the time of what does not bind, which delays what does.
     add, add_bytes : float
         Cycles of the kernel that adds parts of k, and the bytes per clock that it reads.
-    wait, sum_bytes : float
-        The same of a cluster that adds what others have left (stream-K).
-    cut, cut_evenly : float
-        Factor by which tiles that are cut must promise to be sooner: cutting costs power, too. And
-        the same where each cluster computes one part of one tile, and all parts are equal: none
-        begins a second tile.
+    wait, wait_evenly, wait_behind : float
+        Cycles in which a cluster waits for what others leave (stream-K); where each cluster
+        computes one part of one tile, and all parts are equal; and where there are more tiles than
+        clusters.
+    sum_bytes : float
+        The bytes per clock of the sums that it adds.
+    cut : float
+        Factor by which tiles that are cut must promise to be sooner: cutting costs power, too.
     lone_block : float
         Factor of promoted sums of one block of rows: nothing is multiplied while it is added.
     exchange, exchange_bytes : float
@@ -158,9 +160,10 @@ class KernelConstants:
     add: float
     add_bytes: float
     wait: float
+    wait_evenly: float
+    wait_behind: float
     sum_bytes: float
     cut: float
-    cut_evenly: float
     lone_block: float
     exchange: float
     exchange_bytes: float

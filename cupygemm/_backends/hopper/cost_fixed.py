@@ -61,8 +61,8 @@ class FixedCosts(NamedTuple):
         The cycles of the launch.
     step_group : int
         The steps of k that a kernel computes together, see `config.step_group`.
-    wait, sums : float
-        The cycles in which a cluster that cuts tiles waits for others, and adds one tile of theirs.
+    sums : float
+        The cycles in which a cluster that cuts tiles adds one tile of others.
     """
 
     mma: Number
@@ -83,7 +83,6 @@ class FixedCosts(NamedTuple):
     cut: Number
     launch: Number
     step_group: Number
-    wait: Number
     sums: Number
 
 
@@ -132,7 +131,6 @@ def fixed_costs(
         cut=np.where(cuts, constants.cut, 1.0),
         launch=launch_cycles(c, constants),
         step_group=np.where(by_twos, 2, 1),
-        wait=np.where(cuts, constants.wait, 0.0),
         sums=np.where(cuts, 4 * c.tile_m * c.tile_n / constants.sum_bytes, 0.0),
     )
 
