@@ -15,6 +15,7 @@ from cupygemm._backends.hopper.config import step_group
 from cupygemm._backends.hopper.cost import kernel_cost
 from cupygemm._backends.hopper.cost_fixed import fixed_costs
 from cupygemm._backends.hopper.cost_shapes import shapes_of
+from cupygemm._backends.hopper.grouped import choose_config
 from cupygemm._backends.hopper.launch import launch_grid
 from cupygemm._backends.hopper.orientation import as_computed
 from cupygemm._backends.hopper.select import (
@@ -55,6 +56,39 @@ def test_clusters_of_any_size_have_a_cost(cluster_m, cluster_n):
     config = replace(square, cluster_m=cluster_m, cluster_n=cluster_n)
     assert check(config, PROBLEM, ARCH) is None
     assert select(PROBLEM, ARCH, (config,)).candidates[0].cycles > 0
+
+
+def test_equal_parts_of_tiles_wait_less_than_others():
+    """Clusters with equal parts end together, so even a shorter k takes longer in unequal ones."""
+    whole = next(c for c in CONFIGS if (c.tile_m, c.tile_n, c.cluster_size) == (64, 64, 2))
+    halves = replace(whole, stream_k=ARCH.num_clusters(2))
+    tiles = halves.stream_k // 2
+    rows, columns = 64 * whole.cluster_m, 64 * whole.cluster_n * tiles
+    problem = replace(PROBLEM, m=rows, n=columns, k=112 * 64, b_major="k")
+    equal, unequal = (
+        kernel_cost(halves, replace(problem, k=k), ARCH).cycles for k in (112 * 64, 111 * 64)
+    )
+    assert check(halves, problem, ARCH) is None
+    assert equal < unequal
+
+
+def test_rows_that_tma_cannot_store_have_no_tile_with_too_many_sums():
+    problem = replace(PROBLEM, m=4096, n=3072, k=8192, b_major="k")
+    widest = {
+        align: max(
+            each.config.accumulators
+            for each in select(replace(problem, c_align=align), ARCH).candidates
+            if not each.config.transposed_c
+        )
+        for align in (16, 2)
+    }
+    assert widest == {16: 192, 2: 176}
+
+
+def test_groups_leave_registers_to_look_up_products():
+    products = [replace(PROBLEM, m=4096, n=3072, k=8192, b_major="k")] * 3
+    assert select(products[0], ARCH).config.accumulators > 160
+    assert choose_config(products, ARCH)[0].accumulators <= 160
 
 
 def test_large_products_share_tiles_in_clusters_and_small_ones_split():
