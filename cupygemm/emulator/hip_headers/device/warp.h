@@ -172,11 +172,52 @@ HIP_DEVICE __attribute__((convergent)) unsigned long long __match_all(T value, i
     *same = __all(__hip_readfirstlane(value) == value);
     return *same ? __activemask() : 0;
 }
-template <typename T> HIP_DEVICE __attribute__((convergent)) unsigned long long
-__match_any_sync(unsigned long long mask, T value) {
+template <typename MaskT, typename T>
+HIP_DEVICE __attribute__((convergent)) unsigned long long __match_any_sync(MaskT mask, T value) {
+    HIP_CHECK_MASK(mask);
     return __match_any(value) & mask;
 }
-template <typename T> HIP_DEVICE __attribute__((convergent)) unsigned long long
-__match_all_sync(unsigned long long mask, T value, int *same) {
-    return __match_all(value, same) & mask;
+// Lanes with different masks are compared apart.
+template <typename MaskT, typename T> HIP_DEVICE __attribute__((convergent)) unsigned long long
+__match_all_sync(MaskT mask, T value, int *same) {
+    HIP_CHECK_MASK(mask);
+    unsigned long long equal = 0;
+    bool found = false;
+    while (__any(!found)) {
+        if (!found && __hip_readfirstlane(mask) == mask) {
+            equal = __match_all(value, same) & mask;
+            found = true;
+        }
+    }
+    return equal;
 }
+
+// Combines the values of a mask's lanes, from the first to the last. All lanes stay in the loop:
+// those with a smaller mask are read by others.
+template <typename T, typename Operation>
+HIP_DEVICE __attribute__((convergent)) T hip_reduce(unsigned long long mask, T value,
+                                                    Operation operation) {
+    unsigned long long left = mask & (mask - 1);
+    T result = hip_value_of_lane(value, __builtin_ctzll(mask));
+    while (__any(left != 0)) {
+        T other = hip_value_of_lane(value, left != 0 ? __builtin_ctzll(left) : (int)__lane_id());
+        if (left != 0)
+            result = operation(result, other);
+        left &= left - 1;
+    }
+    return result;
+}
+#define HIP_REDUCE(name, combined)                                                                 \
+    template <typename MaskT, typename T>                                                          \
+    HIP_DEVICE __attribute__((convergent)) T __reduce_##name##_sync(MaskT mask, T value) {         \
+        HIP_CHECK_MASK(mask);                                                                      \
+        return hip_reduce(mask, value, [](T a, T b) -> T { return combined; });                    \
+    }
+HIP_REDUCE(add, a + b)
+HIP_REDUCE(min, b < a ? b : a)
+HIP_REDUCE(max, a < b ? b : a)
+HIP_REDUCE(and, a &b)
+HIP_REDUCE(or, a | b)
+HIP_REDUCE(xor, a ^ b)
+#undef HIP_REDUCE
+#undef HIP_CHECK_MASK

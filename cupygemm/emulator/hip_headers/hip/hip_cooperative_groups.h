@@ -74,21 +74,27 @@ struct grid_group {
 };
 HIP_CG_FREE grid_group this_grid() { return {}; }
 
-// The active lanes of a wave when it was made.
+// Lanes of a wave: those that were active when it was made, or a part of another such group.
 struct coalesced_group {
     unsigned long long lanes;
+    unsigned int tile = 0, tiles = 1;
     HIP_CG unsigned int size() const { return __builtin_popcountll(lanes); }
     HIP_CG unsigned int num_threads() const { return size(); }
     HIP_CG unsigned int thread_rank() const {
         return __builtin_popcountll(lanes & __lanemask_lt());
     }
+    HIP_CG unsigned int meta_group_rank() const { return tile; }
+    HIP_CG unsigned int meta_group_size() const { return tiles; }
     HIP_CG void sync() const { __syncwarp(); }
-    HIP_CG int lane_of(unsigned int rank) const {
+    HIP_CG unsigned long long mask() const { return lanes; }
+    HIP_CG int lane_of(unsigned int rank) const { return __builtin_ctzll(from(rank)); }
+    // The lanes from one on.
+    HIP_CG unsigned long long from(unsigned int rank) const {
         unsigned long long left = lanes;
         for (unsigned int i = 0; i < rank; i++) {
             left &= left - 1;
         }
-        return __builtin_ctzll(left);
+        return left;
     }
     template <typename T> HIP_CG T shfl(T value, unsigned int rank) const {
         return hip_value_of_lane(value, lane_of(rank % size()));
@@ -103,28 +109,41 @@ struct coalesced_group {
     }
     HIP_CG int any(int predicate) const { return (__ballot(predicate) & lanes) != 0; }
     HIP_CG int all(int predicate) const { return (__ballot(predicate == 0) & lanes) == 0; }
-    HIP_CG unsigned long long ballot(int predicate) const {
-        unsigned long long bits = __ballot(predicate) & lanes, packed = 0;
+    HIP_CG unsigned long long ballot(int predicate) const { return ranks(__ballot(predicate)); }
+    template <typename T> HIP_CG unsigned long long match_any(T value) const {
+        return ranks(__match_any(value));
+    }
+    template <typename T> HIP_CG unsigned long long match_all(T value, int &same) const {
+        return ranks(__match_all_sync(lanes, value, &same));
+    }
+
+private:
+    // A mask of lanes as a mask of ranks.
+    HIP_CG unsigned long long ranks(unsigned long long chosen) const {
+        unsigned long long packed = 0;
         int place = 0;
         for (unsigned long long left = lanes; left; left &= left - 1, place++) {
-            packed |= (bits >> __builtin_ctzll(left) & 1) << place;
+            packed |= (chosen >> __builtin_ctzll(left) & 1) << place;
         }
         return packed;
     }
 };
 HIP_CG_FREE coalesced_group coalesced_threads() { return {__activemask()}; }
 
-// A tile of `n` consecutive lanes, a power of two up to 64.
+// A tile of `n` consecutive lanes, a power of two up to 64, and its place among its parent's tiles.
 template <unsigned int n, typename Parent = void> struct thread_block_tile {
     static_assert(n >= 1 && n <= 64 && (n & (n - 1)) == 0, "a tile has a power of two of lanes");
-    thread_block_tile() = default;
-    template <typename Other> HIP_CG thread_block_tile(const thread_block_tile<n, Other> &) {}
+    template <typename Group> HIP_CG explicit thread_block_tile(const Group &parent)
+        : tile(parent.thread_rank() / n), tiles((parent.size() + n - 1) / n) {}
+    template <typename Other> HIP_CG thread_block_tile(const thread_block_tile<n, Other> &other)
+        : tile(other.meta_group_rank()), tiles(other.meta_group_size()) {}
     HIP_CG static constexpr unsigned int size() { return n; }
     HIP_CG static constexpr unsigned int num_threads() { return n; }
     HIP_CG unsigned int thread_rank() const { return this_thread_block().thread_rank() % n; }
-    HIP_CG unsigned int meta_group_rank() const { return this_thread_block().thread_rank() / n; }
-    HIP_CG unsigned int meta_group_size() const { return (this_thread_block().size() + n - 1) / n; }
+    HIP_CG unsigned int meta_group_rank() const { return tile; }
+    HIP_CG unsigned int meta_group_size() const { return tiles; }
     HIP_CG void sync() const { __syncwarp(); }
+    HIP_CG unsigned long long mask() const { return ranks() << first_lane(); }
     template <typename T> HIP_CG T shfl(T value, int rank) const { return __shfl(value, rank, n); }
     template <typename T> HIP_CG T shfl_down(T value, unsigned int delta) const {
         return __shfl_down(value, delta, n);
@@ -132,32 +151,41 @@ template <unsigned int n, typename Parent = void> struct thread_block_tile {
     template <typename T> HIP_CG T shfl_up(T value, unsigned int delta) const {
         return __shfl_up(value, delta, n);
     }
-    template <typename T> HIP_CG T shfl_xor(T value, unsigned int mask) const {
-        return __shfl_xor(value, (int)mask, n);
+    template <typename T> HIP_CG T shfl_xor(T value, unsigned int other) const {
+        return __shfl_xor(value, (int)other, n);
     }
     HIP_CG unsigned long long ballot(int predicate) const {
-        return __ballot(predicate) >> first_lane() & mask();
+        return __ballot(predicate) >> first_lane() & ranks();
     }
     HIP_CG int any(int predicate) const { return ballot(predicate) != 0; }
     HIP_CG int all(int predicate) const { return ballot(predicate == 0) == 0; }
+    template <typename T> HIP_CG unsigned long long match_any(T value) const {
+        return __match_any(value) >> first_lane() & ranks();
+    }
+    template <typename T> HIP_CG unsigned long long match_all(T value, int &same) const {
+        return __match_all_sync(mask(), value, &same) >> first_lane() & ranks();
+    }
 
 private:
-    HIP_CG static constexpr unsigned long long mask() {
+    unsigned int tile, tiles;
+    HIP_CG static constexpr unsigned long long ranks() {
         return n == 64 ? ~0ull : (1ull << n % 64) - 1;
     }
     HIP_CG unsigned int first_lane() const { return __lane_id() & ~(n - 1); }
 };
 template <unsigned int n, typename Parent>
-HIP_CG_FREE thread_block_tile<n, Parent> tiled_partition(const Parent &) {
-    return {};
+HIP_CG_FREE thread_block_tile<n, Parent> tiled_partition(const Parent &parent) {
+    return thread_block_tile<n, Parent>(parent);
 }
 
 // Any group, for functions that are not templates: a copy of its size and of this thread's place.
 struct thread_group {
+    HIP_CG thread_group(unsigned int threads, unsigned int rank)
+        : threads(threads), rank(rank), is_block(false) {}
     HIP_CG thread_group(const thread_block &group)
         : threads(group.size()), rank(group.thread_rank()), is_block(true) {}
     template <typename Group> HIP_CG thread_group(const Group &group)
-        : threads(group.size()), rank(group.thread_rank()), is_block(false) {}
+        : thread_group(group.size(), group.thread_rank()) {}
     HIP_CG unsigned int size() const { return threads; }
     HIP_CG unsigned int num_threads() const { return threads; }
     HIP_CG unsigned int thread_rank() const { return rank; }
@@ -173,12 +201,57 @@ private:
     unsigned int threads, rank;
     bool is_block;
 };
+using tiled_group = thread_group;
+
+// Tiles whose size is known at run time only.
+HIP_CG_FREE void cupygemm_check_tile(unsigned int n) {
+    if (n == 0 || n > 64 || (n & (n - 1)) != 0) {
+        cupygemm_print("tiled_partition: a tile has a power of two of lanes, at most 64\n");
+        __builtin_trap();
+    }
+}
+template <typename Parent>
+HIP_CG_FREE thread_group tiled_partition(const Parent &parent, unsigned int n) {
+    cupygemm_check_tile(n);
+    return {n, parent.thread_rank() % n};
+}
+HIP_CG_FREE coalesced_group tiled_partition(const coalesced_group &parent, unsigned int n) {
+    cupygemm_check_tile(n);
+    unsigned int tile = parent.thread_rank() / n;
+    coalesced_group rest = {parent.from(tile * n)};
+    unsigned long long behind = rest.size() > n ? rest.from(n) : 0;
+    return {rest.lanes ^ behind, tile, (parent.size() + n - 1) / n};
+}
+
+// The lanes of a tile or a coalesced group for which the condition is what it is for this one.
+template <typename Group>
+HIP_CG_FREE coalesced_group binary_partition(const Group &group, bool condition) {
+    unsigned long long all = group.mask(), chosen = __ballot(condition) & all;
+    return {condition ? chosen : all ^ chosen};
+}
+
+#define HIP_CG_OPERATION(name, combined)                                                           \
+    template <typename T> struct name {                                                            \
+        HIP_CG T operator()(T a, T b) const { return combined; }                                   \
+    };
+HIP_CG_OPERATION(plus, a + b)
+HIP_CG_OPERATION(less, b < a ? b : a)
+HIP_CG_OPERATION(greater, a < b ? b : a)
+HIP_CG_OPERATION(bit_and, a &b)
+HIP_CG_OPERATION(bit_or, a | b)
+HIP_CG_OPERATION(bit_xor, a ^ b)
+#undef HIP_CG_OPERATION
+template <typename Group, typename T, typename Operation>
+HIP_CG_FREE T reduce(const Group &group, T value, Operation operation) {
+    return hip_reduce(group.mask() & __activemask(), value, operation);
+}
 
 template <typename Group> HIP_CG_FREE void sync(const Group &group) { group.sync(); }
 template <typename Group> HIP_CG_FREE auto thread_rank(const Group &group) {
     return group.thread_rank();
 }
 template <typename Group> HIP_CG_FREE auto group_size(const Group &group) { return group.size(); }
+template <typename Group> HIP_CG_FREE bool is_valid(const Group &group) { return group.is_valid(); }
 } // namespace cooperative_groups
 
 #undef HIP_CG
