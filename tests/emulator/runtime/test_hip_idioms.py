@@ -9,6 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from cupygemm import emulator
 from cupygemm._build.toolchain import CompileError
 from cupygemm.emulator.runtime.compile import compile_program
 from tests.emulator.elementwise import Array, elementwise, elementwise_each
@@ -62,10 +63,12 @@ extern "C" __global__ void k(float* x, hipTextureObject_t t) { x[0] = VALUE; }
 
 def test_textures_do_not_compile_and_say_why() -> None:
     compile_program(CHANNELS.replace("VALUE", "1"), "a.hip", target_name="gfx942", rtc=False)
-    fetch = CHANNELS.replace("VALUE", "tex2D<float>(t, 1.f, 2.f)")
-    with pytest.raises(CompileError) as caught:
-        compile_program(fetch, "a.hip", target_name="gfx942", rtc=False)
-    assert "is unavailable: CDNA GPUs have no image instructions" in caught.value.log
+    surface = "(surf2Dwrite(1, hipSurfaceObject_t(), 0, 0), 1)"
+    for access in ("tex2D<float>(t, 1.f, 2.f)", "tex1Dfetch<float>(t, 1)", surface):
+        fetch = CHANNELS.replace("VALUE", access)
+        with pytest.raises(CompileError) as caught:
+            compile_program(fetch, "a.hip", target_name="gfx942", rtc=False)
+        assert "is unavailable: CDNA GPUs have no image instructions" in caught.value.log
 
 
 def test_the_bit_header(cp: ModuleType) -> None:
@@ -270,3 +273,39 @@ def test_pairs_of_numbers_are_added_in_place(cp: ModuleType) -> None:
     cp.RawKernel(source, "add")((1,), (1,), (a, b))
     np.testing.assert_array_equal(a.get(), [0, -12])
     np.testing.assert_array_equal(b.get(), [0x4000, 0x4080])
+
+
+@pytest.mark.parametrize("target", ["gfx90a", "gfx942"])
+def test_pairs_of_numbers_are_added_atomically(target: str) -> None:
+    """By an instruction, where the target has it, and else by a loop, in device memory and LDS."""
+    source = """
+    #include <hip/hip_bf16.h>
+    extern "C" __global__ void add(half2* a, __hip_bfloat162* b) {
+        __shared__ half2 sum;
+        if (threadIdx.x == 0) sum = half2(half(0), half(0));
+        __syncthreads();
+        unsafeAtomicAdd(&sum, half2(half(1), half(0.25f)));
+        unsafeAtomicAdd(a, half2(half(1), half(2)));
+        unsafeAtomicAdd(b, __hip_bfloat162(__hip_bfloat16(1), __hip_bfloat16(-0.5f)));
+        __syncthreads();
+        if (threadIdx.x == 0) a[1] = sum;
+    }
+    """
+    code = compile_program(source, "a.hip", target_name=target).code
+    a, b = np.zeros(4, np.float16), np.zeros(2, ml_dtypes.bfloat16)
+    emulator.launch(code, 1, 128, [a, b.view(np.uint16)])
+    np.testing.assert_array_equal(a, [128, 256, 128, 32])
+    np.testing.assert_array_equal(b.astype("f4"), [128, -64])
+
+
+@pytest.mark.parametrize("name", ["half", "__hip_bfloat16"])
+def test_small_floats_are_counted_up_and_down(cp: ModuleType, name: str) -> None:
+    code = f"{name} x = a; float sum = (float)x++ + 10 * (float)++x; sum += 100 * (float)x--;"
+    found = elementwise(cp, f"{code} out = sum + 1000 * (float)--x", "float32", REAL, includes=BF16)
+    rounded = REAL.astype(np.float16 if name == "half" else ml_dtypes.bfloat16)
+    one = rounded.dtype.type(1)
+    up = (rounded + one) + one
+    down = (up - one) - one
+    steps = (step.astype(np.float32) for step in (rounded, up, up, down))
+    first, second, third, fourth = steps
+    np.testing.assert_allclose(found, first + 10 * second + 100 * third + 1000 * fourth, rtol=1e-6)

@@ -189,3 +189,41 @@ def test_functions_of_two_doubles(of_two_doubles: dict[str, Array], code: str) -
 
 def _round(x: Array) -> Array:
     return np.copysign(np.floor(np.abs(x) + 0.5), x)
+
+
+def test_norms_powers_and_quotients(cp: ModuleType) -> None:
+    x = np.abs(REAL) + 0.1
+    doubles = {
+        "norm(2, v)": np.hypot(x, 2),
+        "rnorm(2, v)": 1 / np.hypot(x, 2),
+        "rnorm3d(a, 2, 3)": 1 / np.sqrt(x**2 + 13),
+        "rnorm4d(a, 2, 3, -4)": 1 / np.sqrt(x**2 + 29),
+        "powi(a, -3)": x**-3.0,
+        "normf(2, w)": np.hypot(x, 2),
+        "rnormf(2, w)": 1 / np.hypot(x, 2),
+        "rnorm3df(w[0], 2, 3)": 1 / np.sqrt(x**2 + 13),
+        "rnorm4df(w[0], 2, 3, -4)": 1 / np.sqrt(x**2 + 29),
+        "powif(w[0], 3)": x**3,
+        "fdividef(3, w[0])": 3 / x,
+    }
+    values = "double v[] = {a, 2}; float w[] = {(float)a, 2}; out = "
+    found = elementwise_each(cp, [values + call for call in doubles], "float64", x)
+    for row, (call, expected) in zip(found, doubles.items(), strict=True):
+        of_floats = "w" in call.partition("(")[2]
+        np.testing.assert_allclose(row, expected, rtol=1e-6 if of_floats else 1e-14, err_msg=call)
+
+
+def test_fma_of_several_types_is_computed_in_double_precision(cp: ModuleType) -> None:
+    x = REAL.astype(np.float16).astype(np.float64)
+    codes = [
+        "_Float16 h = (_Float16)a; out = fma(h, h, (_Float16)3)",
+        "_Float16 h = (_Float16)a; out = fma(h, h, 3)",
+        "float f = (float)a; out = fma(f, f, 3.0f)",
+        "float f = (float)a; out = fma(f, a, 3u)",
+        "out = fma((int)a, 2, 3)",
+    ]
+    found = elementwise_each(cp, codes, "float64", x)
+    square = x * x + 3
+    expected = [square.astype("f2"), square, square.astype("f4"), square, np.trunc(x) * 2 + 3]
+    for row, numbers in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(row, numbers)

@@ -96,6 +96,17 @@ HIP_ATOMIC_SAFETY(double, Max)
 HIP_ATOMIC_SAFETY(double, Min)
 #undef HIP_ATOMIC_SAFETY
 
+// Adds to a pair of 16-bit floats, where the target has no instruction for it.
+template <typename Pair> HIP_DEVICE Pair hip_add_by_exchange(Pair *address, Pair value) {
+    unsigned int *word = (unsigned int *)address, before = *(volatile unsigned int *)word, seen;
+    do {
+        seen = before;
+        Pair sum = __builtin_bit_cast(Pair, seen) + value;
+        before = atomicCAS(word, seen, __builtin_bit_cast(unsigned int, sum));
+    } while (before != seen);
+    return __builtin_bit_cast(Pair, before);
+}
+
 #undef HIP_ATOMIC
 #undef HIP_ATOMIC_ARITHMETIC
 #undef HIP_ATOMIC_CAS

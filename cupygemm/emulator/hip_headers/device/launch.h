@@ -117,6 +117,16 @@ HIP_DEVICE long long clock() { return clock64(); }
 HIP_DEVICE long long __clock64() { return clock64(); }
 HIP_DEVICE long long __clock() { return clock64(); }
 HIP_DEVICE long long wall_clock64() { return (long long)__builtin_readsteadycounter(); }
+// The place of the wave, by the registers XCC_ID and HW_ID: XCD, shader engine and compute unit.
+HIP_DEVICE unsigned int __smid() {
+    unsigned int unit = __builtin_amdgcn_s_getreg(3 << 11 | 8 << 6 | 4);
+#ifdef __gfx90a__
+    return __builtin_amdgcn_s_getreg(2 << 11 | 13 << 6 | 4) << 4 | unit;
+#else
+    unsigned int engine = __builtin_amdgcn_s_getreg(1 << 11 | 13 << 6 | 4);
+    return __builtin_amdgcn_s_getreg(3 << 11 | 20) << 6 | engine << 4 | unit;
+#endif
+}
 HIP_DEVICE void __nanosleep(unsigned int) { __builtin_amdgcn_s_sleep(1); }
 HIP_DEVICE __attribute__((noreturn)) void abort() {
     __builtin_trap();

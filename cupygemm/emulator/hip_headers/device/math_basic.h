@@ -206,3 +206,28 @@ HIP_DEVICE double norm4d(double x, double y, double z, double w) {
 HIP_DEVICE float norm4df(float x, float y, float z, float w) {
     return (float)norm4d((double)x, (double)y, (double)z, (double)w);
 }
+HIP_DEVICE double rnorm3d(double x, double y, double z) { return 1 / norm3d(x, y, z); }
+HIP_DEVICE float rnorm3df(float x, float y, float z) {
+    return (float)rnorm3d((double)x, (double)y, (double)z);
+}
+HIP_DEVICE double rnorm4d(double x, double y, double z, double w) { return 1 / norm4d(x, y, z, w); }
+HIP_DEVICE float rnorm4df(float x, float y, float z, float w) {
+    return (float)rnorm4d((double)x, (double)y, (double)z, (double)w);
+}
+// The norm of `n` numbers: HIP, too, adds their squares without a scale.
+HIP_DEVICE double norm(int n, const double *x) {
+    double sum = 0;
+    for (int i = 0; i < n; i++) {
+        sum += x[i] * x[i];
+    }
+    return sqrt(sum);
+}
+HIP_DEVICE float normf(int n, const float *x) {
+    float sum = 0;
+    for (int i = 0; i < n; i++) {
+        sum += x[i] * x[i];
+    }
+    return sqrtf(sum);
+}
+HIP_DEVICE double rnorm(int n, const double *x) { return 1 / norm(n, x); }
+HIP_DEVICE float rnormf(int n, const float *x) { return 1 / normf(n, x); }

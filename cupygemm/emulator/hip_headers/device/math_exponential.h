@@ -279,5 +279,7 @@ HIP_DEVICE float log2f(float x) { return __builtin_log2f(x); }
 HIP_DEVICE float log10f(float x) { return __builtin_log10f(x); }
 HIP_DEVICE float log1pf(float x) { return (float)log1p((double)x); }
 HIP_DEVICE float powf(float x, float y) { return (float)pow((double)x, (double)y); }
+HIP_DEVICE double powi(double x, int n) { return pow(x, (double)n); }
+HIP_DEVICE float powif(float x, int n) { return (float)powi((double)x, n); }
 HIP_DEVICE float cbrtf(float x) { return (float)cbrt((double)x); }
 HIP_DEVICE float rcbrtf(float x) { return (float)(1 / cbrt((double)x)); }

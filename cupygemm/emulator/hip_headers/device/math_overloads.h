@@ -40,6 +40,9 @@ template <typename T, typename R = double> using hip_if_integer =
 template <typename T> struct hip_is_arithmetic {
     static constexpr bool value = hip_is_integer<T>::value;
 };
+template <> struct hip_is_arithmetic<_Float16> {
+    static constexpr bool value = true;
+};
 template <> struct hip_is_arithmetic<float> {
     static constexpr bool value = true;
 };
@@ -152,6 +155,14 @@ HIP_CLASSIFY(signbit)
 #undef HIP_CLASSIFY
 
 HIP_DEVICE float fma(float x, float y, float z) { return fmaf(x, y, z); }
+HIP_DEVICE _Float16 fma(_Float16 x, _Float16 y, _Float16 z) { return __builtin_fmaf16(x, y, z); }
+template <typename A, typename B, typename C> HIP_DEVICE typename hip_enable_if<
+    hip_is_arithmetic<A>::value && hip_is_arithmetic<B>::value && hip_is_arithmetic<C>::value &&
+        !(hip_are_same<A, B>::value && hip_are_same<B, C>::value && !hip_is_integer<A>::value),
+    double>::type
+fma(A x, B y, C z) {
+    return fma((double)x, (double)y, (double)z);
+}
 HIP_DEVICE float frexp(float x, int *exponent) { return frexpf(x, exponent); }
 HIP_DEVICE float ldexp(float x, int exponent) { return ldexpf(x, exponent); }
 HIP_DEVICE float scalbn(float x, int exponent) { return scalbnf(x, exponent); }
@@ -190,6 +201,7 @@ HIP_DEVICE float __sinf(float x) { return sinf(x); }
 HIP_DEVICE float __cosf(float x) { return cosf(x); }
 HIP_DEVICE float __tanf(float x) { return tanf(x); }
 HIP_DEVICE void __sincosf(float x, float *sine, float *cosine) { sincosf(x, sine, cosine); }
+HIP_DEVICE float fdividef(float x, float y) { return x / y; }
 HIP_DEVICE float __fdividef(float x, float y) { return x / y; }
 HIP_DEVICE float __saturatef(float x) { return x > 0 ? fminf(x, 1.0f) : 0; }
 

@@ -2,6 +2,7 @@
 // precision and rounded once.
 #pragma once
 
+#include <device/atomic.h>
 #include <device/math.h>
 #include <device/vector_types.h>
 
@@ -40,6 +41,23 @@ struct __hip_bfloat16 {
         return {__builtin_bit_cast(unsigned short, value)};
     }
     __device__ constexpr __hip_bfloat16 operator-() const { return __hip_bfloat16(-(float)value); }
+    __host__ __device__ constexpr __hip_bfloat16 operator+() const { return *this; }
+    __host__ __device__ __hip_bfloat16 &operator++() {
+        return *this = __hip_bfloat16((float)value + 1);
+    }
+    __host__ __device__ __hip_bfloat16 &operator--() {
+        return *this = __hip_bfloat16((float)value - 1);
+    }
+    __host__ __device__ __hip_bfloat16 operator++(int) {
+        __hip_bfloat16 before = *this;
+        ++*this;
+        return before;
+    }
+    __host__ __device__ __hip_bfloat16 operator--(int) {
+        __hip_bfloat16 before = *this;
+        --*this;
+        return before;
+    }
 };
 typedef __hip_bfloat16 hip_bfloat16;
 
@@ -219,6 +237,17 @@ HIP_BF16_MATH(htrunc, trunc)
 #undef HIP_BF16_MATH
 HIP_BOTH __hip_bfloat16 hrcp(__hip_bfloat16 x) { return __hip_bfloat16(1 / (float)x); }
 HIP_BOTH __hip_bfloat162 h2rcp(__hip_bfloat162 v) { return __hip_bfloat162(hrcp(v.x), hrcp(v.y)); }
+
+HIP_DEVICE __hip_bfloat162 unsafeAtomicAdd(__hip_bfloat162 *address, __hip_bfloat162 value) {
+#if defined(__gfx942__) || defined(__gfx950__)
+    typedef short Pair __attribute__((ext_vector_type(2)));
+    return __builtin_bit_cast(
+        __hip_bfloat162,
+        __builtin_amdgcn_flat_atomic_fadd_v2bf16((Pair *)address, __builtin_bit_cast(Pair, value)));
+#else
+    return hip_add_by_exchange(address, value);
+#endif
+}
 
 #define HIPRT_ZERO_BF16 __ushort_as_bfloat16(0x0000)
 #define HIPRT_NEG_ZERO_BF16 __ushort_as_bfloat16(0x8000)

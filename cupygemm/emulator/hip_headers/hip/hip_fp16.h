@@ -2,6 +2,7 @@
 // the compiler contracts it into a fused operation (HIP's default, which --fmad=false disables).
 #pragma once
 
+#include <device/atomic.h>
 #include <device/math.h>
 #include <device/vector_types.h>
 
@@ -48,6 +49,16 @@ struct __half {
     }
     __host__ __device__ __half &operator--() {
         return *this = __half((_Float16)(value - (_Float16)1));
+    }
+    __host__ __device__ __half operator++(int) {
+        __half before = *this;
+        ++*this;
+        return before;
+    }
+    __host__ __device__ __half operator--(int) {
+        __half before = *this;
+        --*this;
+        return before;
     }
 };
 typedef __half half;
@@ -237,6 +248,9 @@ HIP_BOTH int __hisinf(__half a) {
     unsigned short bits = __half_as_ushort(a);
     return (bits & 0x7fff) != 0x7c00 ? 0 : bits & 0x8000 ? -1 : 1;
 }
+HIP_BOTH __half2 __hisinf2(__half2 v) {
+    return __half2(__half(__hisinf(v.x)), __half(__hisinf(v.y)));
+}
 HIP_BOTH __half __hmax(__half a, __half b) { return __half(fmaxf((float)a, (float)b)); }
 HIP_BOTH __half __hmin(__half a, __half b) { return __half(fminf((float)a, (float)b)); }
 HIP_BOTH __half2 __habs2(__half2 v) { return __half2(__habs(v.x), __habs(v.y)); }
@@ -293,4 +307,17 @@ HIP_HALF_SATURATED(__hmul)
 HIP_BOTH __half __hfma_sat(__half a, __half b, __half c) { return hip_saturated(__hfma(a, b, c)); }
 HIP_BOTH __half2 __hfma2_sat(__half2 a, __half2 b, __half2 c) {
     return hip_saturated(__hfma2(a, b, c));
+}
+
+HIP_DEVICE __half2 unsafeAtomicAdd(__half2 *address, __half2 value) {
+#if defined(__gfx942__) || defined(__gfx950__)
+    return __half2(
+        __builtin_amdgcn_flat_atomic_fadd_v2f16((_Float16_2 *)address, (_Float16_2)value));
+#else
+    return hip_add_by_exchange(address, value);
+#endif
+}
+HIP_DEVICE float amd_mixed_dot(__half2 a, __half2 b, float c, bool saturate) {
+    float dot = __builtin_amdgcn_fdot2((_Float16_2)a, (_Float16_2)b, c, false);
+    return saturate ? __saturatef(dot) : dot;
 }
