@@ -36,6 +36,7 @@ from cupygemm.emulator.units.relative import indexed_forms, is_selected
 from cupygemm.emulator.waves.marks import marks_of
 from cupygemm.emulator.waves.reports import (
     argument_near,
+    call_of,
     call_sites,
     host_call_near,
     quotes,
@@ -232,17 +233,18 @@ class Executor:
         except (Fault, UnsupportedInstruction):
             text = "(no instruction)"
         workgroup: tuple[int, ...] = ()
-        wave = -1
+        wave, caller = -1, ""
         if fault.wave >= 0:
             if group is None or isinstance(fault, BarrierFault):
                 index = fault.wave
             else:
                 index = int(group.wave_ids[fault.wave])
-            wave = int(state.wave_in_group[index])
+            wave, caller = int(state.wave_in_group[index]), call_of(state, index)
             workgroup = tuple(int(x) for x in state.workgroup_ids[state.workgroup[index]])
         detail = fault.detail
         if function not in ("", state.kernel.name):
             detail += f"\nin function {function} {offset:+#x}"
+            detail += f"\ncalled at {caller}" * bool(caller)
         if fault.is_global and fault.address is not None:
             argument = argument_near(state, fault.address)
             host_call = host_call_near(state, fault.address)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from cupygemm.emulator.errors import Fault, UnsupportedInstruction
+from cupygemm.emulator.errors import Fault, UnsupportedInstruction, lanes_of
 from cupygemm.emulator.isa.instruction import EXEC, M0, VCC, Instruction
 from cupygemm.emulator.targets import Target
 from cupygemm.emulator.units.scalar_source import Source, scalar_source
@@ -60,11 +60,15 @@ def bind_program_control(inst: Instruction) -> Step | None:
         return branch
     if name == "s_trap":
 
-        def trap(_group: Group) -> None:
+        def trap(group: Group) -> None:
+            lanes = lanes_of(int(group.s64(EXEC)[0]))
             raise Fault(
                 "trap",
                 f"the kernel executed s_trap {raw}: an abort(), a failed assert, or what "
                 "-fsanitize= looks for",
+                wave=0,
+                lane=lanes[0] if lanes else -1,
+                lanes=lanes,
             )
 
         return trap

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 _MOST_COUNTED = 1 << 26  # bytes of an allocation, of which is said which are written
 _POINTER_BYTES = 8
 _NULL_PAGE = 4096
+_RETURN_ADDRESS = (30, 31)  # SGPRs of the ABI of functions
+_CALL_BYTES = 4
 _OVERFLOW = """\
 {} elements of {} further, the address is inside what {} points into:
 an index of 32 bits has overflowed. Compute it, from its first product on, in 64 bits (long long)"""
@@ -99,6 +101,30 @@ def instruction_of(kernel: Kernel, target: str, pc: int) -> str:
     if told and told[-1]:
         where += f": {told[-1]}"
     return f"{offset:+#x}: {text}" + f"\n  {where}" * bool(where)
+
+
+def call_of(state: State, wave: int) -> str:
+    """Return the line from which a wave has called the function that it is in; "" if not known.
+
+    Its return address is in s[30:31] until the function makes a call of its own.
+
+    Parameters
+    ----------
+    state : State
+    wave : int
+        Of the batch.
+    """
+    code = state.kernel.code_object
+    low, high = (int(state.sgpr[register, wave]) for register in _RETURN_ADDRESS)
+    call = (low | high << 32) - code.base - _CALL_BYTES
+    here, _ = code.locate(state.current_pc)
+    try:
+        inst = decode(code.image, call, state.target.name) if call >= 0 else None
+    except (IndexError, UnsupportedInstruction):
+        return ""
+    if inst is None or inst.mnemonic != "s_swappc_b64" or code.locate(call)[0] == here:
+        return ""
+    return quoted_line(state, call)
 
 
 def argument_near(state: State, address: int) -> str | None:

@@ -171,3 +171,29 @@ def test_checks_of_the_compiler_trap_at_their_line(cp: ModuleType, statement: st
     with pytest.raises(cp.cuda.driver.CUDADriverError, match=r"(?s)trap.*fsanitize") as caught:
         kernel((1,), (64,), (x, y))
     assert statement in str(caught.value)
+
+
+def test_a_report_names_the_call_of_a_function_that_is_not_inlined(cp: ModuleType) -> None:
+    """A failed assertion, with its lanes, and a read in a function, by its second call."""
+    source = """
+    #include <cassert>
+    __device__ __attribute__((noinline)) int element(const int* x, int i) { return x[i]; }
+    extern "C" __global__ void f(const int* x, int* y, int n) {
+        if (threadIdx.x > 67)
+            assert(n < 100);
+        y[threadIdx.x] = element(x, threadIdx.x) +
+                         element(x, n);
+    }
+    """
+    x, y = cp.arange(128, dtype="i4"), cp.empty(128, "i4")
+    kernel = cp.RawKernel(source, "f")
+    with pytest.raises(cp.cuda.driver.CUDADriverError) as caught:
+        kernel((1,), (128,), (x, y, np.int32(100)))
+    report = str(caught.value)
+    assert "wave 1, lanes 4-63" in report
+    assert "in function __assert_fail" in report
+    assert "called at kernel.cu:6: assert(n < 100);" in report
+    kernel((1,), (128,), (x, y, np.int32(99)))
+    with pytest.raises(cp.cuda.driver.CUDADriverError) as caught:
+        kernel((1,), (64,), (x, y, np.int32(9999)))
+    assert "called at kernel.cu:8: element(x, n);" in str(caught.value)
