@@ -215,17 +215,7 @@ def variables(text: str, kernel: str, lds_bytes: int) -> list[Variable]:
     lds_bytes : int
         What the compiler has made of its variables.
     """
-    text = _NOISE.sub(" ", text)
-    body = _body(text, kernel)
-    types, constants = _names(text)
-    made: list[Variable] = []
-    for declaration in _DECLARATION.finditer(body):
-        found_here = list(_declared(declaration[1], types, constants))
-        if not found_here:
-            return []
-        made += found_here
-    if len({variable.name for variable in made}) < len(made):
-        return []
+    made = _all_declared(text, kernel)
     whole = _laid_out(made)
     if _total(whole) <= lds_bytes or len(made) > _MOST_VARIABLES:
         return whole if _total(whole) == lds_bytes else []
@@ -237,6 +227,28 @@ def variables(text: str, kernel: str, lds_bytes: int) -> list[Variable]:
     )
     fitting = [part for part in parts if _total(part) == lds_bytes]
     return fitting[0] if len(fitting) == 1 else []
+
+
+def removed_bytes(kernel: Kernel) -> int:
+    """Return how much of a kernel's variables in LDS the compiler has removed; 0 if not known."""
+    if not hasattr(kernel, "code_object"):
+        return 0
+    text = line_table(kernel.code_object).source_of(kernel.entry)
+    made = _all_declared(text, kernel.name)
+    return max(0, _total(_laid_out(made)) - kernel.lds_bytes) if made else 0
+
+
+def _all_declared(text: str, kernel: str) -> list[Variable]:
+    """Return the variables in LDS that a kernel declares; none if one of them is not certain."""
+    text = _NOISE.sub(" ", text)
+    types, constants = _names(text)
+    made: list[Variable] = []
+    for declaration in _DECLARATION.finditer(_body(text, kernel)):
+        found_here = list(_declared(declaration[1], types, constants))
+        if not found_here:
+            return []
+        made += found_here
+    return made if len({variable.name for variable in made}) == len(made) else []
 
 
 def _names(text: str) -> tuple[dict[str, int], dict[str, str]]:

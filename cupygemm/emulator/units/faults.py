@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from cupygemm.emulator.code_object.lds_variables import removed_bytes
 from cupygemm.emulator.concurrency.stream_races import describe_race
 from cupygemm.emulator.diagnostics.checking import Policy
 from cupygemm.emulator.errors import Fault, lanes_of
@@ -116,6 +117,11 @@ _NOT_WAITED = (
 _NEXT_VARIABLE = (
     "the compiler has put another variable there: check the index, or the array's extents"
 )
+_REMOVED = (
+    "\nthe compiler has removed {} bytes of the kernel's __shared__ variables, as nothing that it "
+    "sees\nuses them: give asm statements the address of the variable as an operand, and the "
+    'clobber "memory"'
+)
 _SPACES = {  # by fault code, of those that are not about LDS
     FaultCode.OUT_OF_BOUNDS: "",
     FaultCode.SCALAR_MISALIGNED: "",
@@ -191,6 +197,8 @@ def _describe(code: FaultCode, found: Any, group: Group, position: int) -> tuple
         dynamic = limit - state.kernel.lds_bytes
         if dynamic or not limit:
             past += f"\nthe launch gives it {dynamic} of them as dynamic LDS (shared_mem)"
+        if removed := removed_bytes(state.kernel):
+            past += _REMOVED.format(removed)
         meant = meant_by(state.kernel, state.current_pc, address)
         if meant is not None:
             past += f"\nas the source has it, this is {meant.element} of {meant.declaration}"

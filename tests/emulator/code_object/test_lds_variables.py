@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import pytest
 
 from cupygemm.emulator.code_object.lds_variables import private_array, variables
@@ -157,3 +158,28 @@ def test_a_report_names_the_element_of_a_private_array(cp: ModuleType) -> None:
     report = r"part\[2\]\[4\] lies there: float part\[20\]\[16\] in private memory"
     with pytest.raises(Exception, match=report):
         function((1,), (64,), (cp.array([0, 1, 2, 3, 2, 4], "i4"), cp.empty(64, "f4")))
+
+
+def test_a_variable_that_only_assembly_reads_is_said_to_be_removed(cp: ModuleType) -> None:
+    source = """
+    extern "C" __global__ void f(float* y) {
+        __shared__ float tile[64];
+        tile[threadIdx.x] = threadIdx.x;
+        __syncthreads();
+        float x;
+        unsigned place = OFFSET + threadIdx.x * 4;
+        asm volatile("ds_read_b32 %0, %1\\n s_waitcnt lgkmcnt(0)"
+                     : "=v"(x) : "v"(place) : "memory");
+        y[threadIdx.x] = x;
+    }
+    """
+    y = cp.zeros(64, "f4")
+    with pytest.raises(cp.cuda.driver.CUDADriverError) as caught:
+        cp.RawKernel(source.replace("OFFSET", "0"), "f")((1,), (64,), (y,))
+    assert "removed 256 bytes of the kernel's __shared__ variables" in str(caught.value)
+    offset = "(unsigned)(size_t)tile"
+    cp.RawKernel(source.replace("OFFSET", offset), "f")((1,), (64,), (y,))
+    np.testing.assert_array_equal(y.get(), np.arange(64))
+    with pytest.raises(cp.cuda.driver.CUDADriverError) as caught:
+        cp.RawKernel(source.replace("OFFSET", f"4 + {offset}"), "f")((1,), (64,), (y,))
+    assert "removed" not in str(caught.value)
