@@ -214,6 +214,13 @@ extern "C" __global__ void k(int* x, int n) {
 """
 
 
+_OTHER_LANES = """
+extern "C" __global__ void k(int* x, int n) {
+    x[threadIdx.x] = 7 + __shfl_xor_sync(0xffffffffull, n - n, 1);
+}
+"""
+
+
 _NEXT_ARRAY = """
 extern "C" __global__ void k(unsigned* x) {
     __shared__ unsigned a[64];
@@ -249,6 +256,20 @@ def _shared_arguments() -> int:
     return int(x[0])
 
 
+_CONSTANT = """
+__constant__ unsigned added[4];
+extern "C" __global__ void k(unsigned* x) { x[threadIdx.x] = 7 + added[threadIdx.x % 4]; }
+"""
+
+
+def _constant() -> int:
+    import cupy as cp
+
+    x = cp.zeros(64, np.uint32)
+    cp.RawModule(code=_CONSTANT).get_function("k")((1,), (64,), (x,))
+    return int(x[0])
+
+
 def _view() -> int:
     import cupy as cp
 
@@ -275,10 +296,14 @@ def run(name: str) -> int:
         return int(x[0])
     if name == "warp_idioms":
         return _source(_HALF_A_SUM)
+    if name == "sync_masks":
+        return _source(_OTHER_LANES)
     if name == "argument_types":
         return _argument()
     if name == "restricted_arguments":
         return _shared_arguments()
+    if name == "constant_variables":
+        return _constant()
     if name == "argument_views":
         return _view()
     x = np.arange(_WORDS, dtype=np.uint32)

@@ -164,6 +164,8 @@ class CodeObject:
         The file as it was loaded, for what the image lacks: debugging information.
     printf : device_printf.Buffer or None
         What its kernels print to, once one was launched.
+    shown : set of str
+        The variables whose addresses the host has asked for.
     """
 
     target_name: str
@@ -174,6 +176,7 @@ class CodeObject:
     functions: list[tuple[int, int, str]] = field(default_factory=list)
     elf: bytes = field(default=b"", repr=False)
     printf: Any = field(default=None, repr=False)
+    shown: set[str] = field(default_factory=set, repr=False)
 
     @functools.cached_property
     def program(self) -> tuple[str, str]:

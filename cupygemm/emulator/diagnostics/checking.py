@@ -100,6 +100,14 @@ CHECKS: Mapping[str, Check] = {
         "warp-synchronous programming",
         "warn",
     ),
+    "sync_masks": Check(
+        "a call of __shfl_sync, __ballot_sync or a relative with a mask that does not name exactly "
+        "the lanes that call it with this mask",
+        "the function is computed for the lanes that are active",
+        "HIP's documentation of warp cross-lane functions; the assertion in ROCm's "
+        "amd_warp_sync_functions.h",
+        "warn",
+    ),
     "argument_types": Check(
         "an argument of cupy.RawKernel whose bytes the kernel reads as another value, because its "
         "type has another size or kind; too few arguments. Arrays of another dtype than the "
@@ -131,6 +139,13 @@ CHECKS: Mapping[str, Check] = {
         "the accesses are made as the compiler has ordered them",
         "C's restrict (C11, 6.7.3.1), which clang's __restrict__ follows; the noalias attribute in "
         "LLVM's language reference",
+        "warn",
+    ),
+    "constant_variables": Check(
+        "a __constant__ variable of HIP source without a value, which a kernel of cupy.RawModule "
+        "reads although the host has never asked for the address of a variable of the module",
+        "the variable holds zeros",
+        "CuPy's user guide, on constant memory: RawModule.get_global",
         "warn",
     ),
     "inactive_lanes": Check(

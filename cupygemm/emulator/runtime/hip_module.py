@@ -99,6 +99,7 @@ class ModuleFunctions(Handles):
             has = ", ".join(sorted(loaded.code.symbols)) or "none"
             raise HipError(Status.NOT_FOUND, f"no variable {wanted} in the module; it has {has}")
         address, length = loaded.code.symbols[wanted]
+        loaded.code.shown.add(wanted)
         store_size(pointer, address)
         store_size(size, length)
 

@@ -25,7 +25,7 @@ from cupygemm.emulator.errors import ArgumentFault
 from cupygemm.emulator.raw_kernels import argument_types, argument_views
 from cupygemm.emulator.raw_kernels.argument_types import Given
 from cupygemm.emulator.raw_kernels.argument_views import View
-from cupygemm.emulator.runtime import restricted_arguments, view_accesses
+from cupygemm.emulator.runtime import constant_variables, restricted_arguments, view_accesses
 from cupygemm.emulator.runtime.raw_arguments import RawLaunch
 
 if TYPE_CHECKING:
@@ -149,6 +149,7 @@ class _Look:
 _LOOKS = (
     _Look(restricted_arguments.CHECK, restricted_arguments.pairs, restricted_arguments.findings),
     _Look(argument_views.CHECK, view_accesses.parts, view_accesses.findings),
+    _Look(constant_variables.CHECK, constant_variables.unfilled, constant_variables.findings),
 )
 
 

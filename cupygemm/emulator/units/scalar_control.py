@@ -37,6 +37,9 @@ _CONDITIONS: dict[str, Callable[[Group], Any]] = {
 }
 
 
+_WRONG_MASK = 32  # the s_trap by which device/warp_sync.h reports a mask
+
+
 def bind_program_control(inst: Instruction) -> Step | None:
     """Return the step of a SOPP instruction, or None if it is not emulated."""
     name, raw = inst.mnemonic, inst.fields["simm16"]
@@ -62,6 +65,9 @@ def bind_program_control(inst: Instruction) -> Step | None:
 
         def trap(group: Group) -> None:
             lanes = lanes_of(int(group.s64(EXEC)[0]))
+            if raw == _WRONG_MASK:
+                _report_mask(group, lanes)
+                return
             raise Fault(
                 "trap",
                 f"the kernel executed s_trap {raw}: an abort(), a failed assert, or what "
@@ -79,6 +85,20 @@ def bind_program_control(inst: Instruction) -> Step | None:
     if name == "s_sendmsg" and raw & 15 in (3, 9):  # dealloc VGPRs, get doorbell: nothing to do
         return lambda _group: None
     return None
+
+
+def _report_mask(group: Group, lanes: tuple[int, ...]) -> None:
+    fault = Fault(
+        "mask of other lanes",
+        "a _sync function is called with a mask that does not name exactly the lanes that call\n"
+        "it with this mask: ROCm's functions stop the kernel there, unless NDEBUG is defined.\n"
+        "A wave has 64 lanes: pass ~0ull where all take part, or what __ballot() has returned",
+        wave=0,
+        lane=lanes[0],
+        lanes=lanes,
+        check="sync_masks",
+    )
+    group.state.findings.report(fault, group, group.state.current_pc)
 
 
 def _bind_getpc(inst: Instruction) -> Step:

@@ -32,7 +32,7 @@ SAMPLES = [SOME, pytest.param([c for c in CHECKS if c not in SOME], marks=pytest
 def test_each_check_has_a_seeded_fault() -> None:
     sources = {"uninitialised_source", "wave_masks", "stream_races", "partial_barriers"}
     sources |= {"argument_types", "argument_views", "warp_idioms", "shared_arrays"}
-    sources |= {"pending_copies", "restricted_arguments"}
+    sources |= {"pending_copies", "restricted_arguments", "sync_masks", "constant_variables"}
     assert {*seeded_faults.SEEDS, *sources} == set(CHECKS)
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import warnings
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+
+from cupygemm.emulator.errors import KernelWarning
 
 THREADS = 128
 X = np.random.default_rng(5).integers(0, 200, THREADS).astype(np.int32)
@@ -146,3 +149,21 @@ def test_reductions_over_masks(cp: ModuleType, name: str, function: np.ufunc) ->
     for start in range(0, THREADS, 64):
         for part in (slice(start, start + 20), slice(start + 20, start + 64)):
             assert (found[part] == function.reduce(X[part])).all()
+
+
+def test_masks_of_other_lanes_are_reported(cp: ModuleType) -> None:
+    """Masks that divide a wave are right; one of 32 lanes is not, where all 64 pass it."""
+    right = (
+        "unsigned long long low = 0xffffffff, some = __ballot(t % 64 < 10);"
+        "out = __shfl_down_sync(t % 64 < 32 ? low : ~low, v, 2, 32);"
+        "if (t % 64 < 10) out += 1000 * __shfl_sync(some, v, 3) + __any_sync(some, v < 0)"
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = results(cp, right)
+    lanes = np.arange(THREADS)
+    expected = X[np.where(lanes % 32 < 30, lanes + 2, lanes) % THREADS].astype(np.int64)
+    expected += np.where(lanes % 64 < 10, 1000 * X[lanes // 64 * 64 + 3], 0)
+    np.testing.assert_array_equal(found, expected)
+    with pytest.warns(KernelWarning, match=r"(?s)mask of other lanes.*lanes 0-63.*__shfl_xor_sync"):
+        results(cp, "out = __shfl_xor_sync(0xffffffffull, v, 1)")

@@ -24,6 +24,7 @@
 #include <device/memory.h>
 #include <device/printf.h>
 #include <device/warp.h>
+#include <device/warp_sync.h>
 
 #include <hip/hip_fp16.h>
 

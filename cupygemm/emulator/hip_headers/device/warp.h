@@ -1,8 +1,7 @@
 // Functions across the 64 lanes of a wave: votes, shuffles, and the set of active lanes.
 //
 // A shuffle moves 32-bit pieces through ds_bpermute, so it accepts any type whose size is a
-// multiple of four bytes; smaller integers are widened. The _sync forms take a 64-bit mask, as on
-// ROCm 7.
+// multiple of four bytes; smaller integers are widened. <device/warp_sync.h> has the _sync forms.
 #pragma once
 
 #include <device/keywords.h>
@@ -20,16 +19,6 @@ HIP_DEVICE __attribute__((convergent)) unsigned long long __activemask() {
 HIP_DEVICE __attribute__((convergent)) int __any(int predicate) { return __ballot(predicate) != 0; }
 HIP_DEVICE __attribute__((convergent)) int __all(int predicate) {
     return __ballot(predicate == 0) == 0;
-}
-HIP_DEVICE __attribute__((convergent)) unsigned long long __ballot_sync(unsigned long long mask,
-                                                                        int predicate) {
-    return __ballot(predicate) & mask;
-}
-HIP_DEVICE __attribute__((convergent)) int __any_sync(unsigned long long mask, int predicate) {
-    return (__ballot(predicate) & mask) != 0;
-}
-HIP_DEVICE __attribute__((convergent)) int __all_sync(unsigned long long mask, int predicate) {
-    return (__ballot(predicate == 0) & mask) == 0;
 }
 // A wave runs in lockstep, so only the order of its memory accesses needs a fence.
 HIP_DEVICE void __syncwarp(unsigned long long = ~0ull) {
@@ -82,33 +71,6 @@ template <typename T>
 HIP_DEVICE __attribute__((convergent)) T __shfl_xor(T value, int mask, int width = warpSize) {
     int own = __lane_id(), lane = own ^ mask;
     return hip_value_of_lane(value, lane >= ((own + width) & ~(width - 1)) ? own : lane);
-}
-
-// As in HIP, the type of the mask comes first among the template's parameters, and has 64 bits.
-#define HIP_CHECK_MASK(mask)                                                                       \
-    static_assert(sizeof(mask) == 8, "the mask must be a 64-bit integer, as a wave has 64 lanes")
-template <typename MaskT, typename T> HIP_DEVICE
-    __attribute__((convergent)) T __shfl_sync(MaskT mask, T value, int lane, int width = warpSize) {
-    HIP_CHECK_MASK(mask);
-    return __shfl(value, lane, width);
-}
-template <typename MaskT, typename T>
-HIP_DEVICE __attribute__((convergent)) T __shfl_up_sync(MaskT mask, T value, unsigned int delta,
-                                                        int width = warpSize) {
-    HIP_CHECK_MASK(mask);
-    return __shfl_up(value, delta, width);
-}
-template <typename MaskT, typename T>
-HIP_DEVICE __attribute__((convergent)) T __shfl_down_sync(MaskT mask, T value, unsigned int delta,
-                                                          int width = warpSize) {
-    HIP_CHECK_MASK(mask);
-    return __shfl_down(value, delta, width);
-}
-template <typename MaskT, typename T>
-HIP_DEVICE __attribute__((convergent)) T __shfl_xor_sync(MaskT mask, T value, int other,
-                                                         int width = warpSize) {
-    HIP_CHECK_MASK(mask);
-    return __shfl_xor(value, other, width);
 }
 
 HIP_DEVICE unsigned long long __lanemask_eq() { return 1ull << __lane_id(); }
@@ -172,52 +134,3 @@ HIP_DEVICE __attribute__((convergent)) unsigned long long __match_all(T value, i
     *same = __all(__hip_readfirstlane(value) == value);
     return *same ? __activemask() : 0;
 }
-template <typename MaskT, typename T>
-HIP_DEVICE __attribute__((convergent)) unsigned long long __match_any_sync(MaskT mask, T value) {
-    HIP_CHECK_MASK(mask);
-    return __match_any(value) & mask;
-}
-// Lanes with different masks are compared apart.
-template <typename MaskT, typename T> HIP_DEVICE __attribute__((convergent)) unsigned long long
-__match_all_sync(MaskT mask, T value, int *same) {
-    HIP_CHECK_MASK(mask);
-    unsigned long long equal = 0;
-    bool found = false;
-    while (__any(!found)) {
-        if (!found && __hip_readfirstlane(mask) == mask) {
-            equal = __match_all(value, same) & mask;
-            found = true;
-        }
-    }
-    return equal;
-}
-
-// Combines the values of a mask's lanes, from the first to the last. All lanes stay in the loop:
-// those with a smaller mask are read by others.
-template <typename T, typename Operation>
-HIP_DEVICE __attribute__((convergent)) T hip_reduce(unsigned long long mask, T value,
-                                                    Operation operation) {
-    unsigned long long left = mask & (mask - 1);
-    T result = hip_value_of_lane(value, __builtin_ctzll(mask));
-    while (__any(left != 0)) {
-        T other = hip_value_of_lane(value, left != 0 ? __builtin_ctzll(left) : (int)__lane_id());
-        if (left != 0)
-            result = operation(result, other);
-        left &= left - 1;
-    }
-    return result;
-}
-#define HIP_REDUCE(name, combined)                                                                 \
-    template <typename MaskT, typename T>                                                          \
-    HIP_DEVICE __attribute__((convergent)) T __reduce_##name##_sync(MaskT mask, T value) {         \
-        HIP_CHECK_MASK(mask);                                                                      \
-        return hip_reduce(mask, value, [](T a, T b) -> T { return combined; });                    \
-    }
-HIP_REDUCE(add, a + b)
-HIP_REDUCE(min, b < a ? b : a)
-HIP_REDUCE(max, a < b ? b : a)
-HIP_REDUCE(and, a &b)
-HIP_REDUCE(or, a | b)
-HIP_REDUCE(xor, a ^ b)
-#undef HIP_REDUCE
-#undef HIP_CHECK_MASK

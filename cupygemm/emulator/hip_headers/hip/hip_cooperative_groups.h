@@ -7,6 +7,7 @@
 #include <device/launch.h>
 #include <device/printf.h>
 #include <device/warp.h>
+#include <device/warp_sync.h>
 
 #define HIP_CG __device__ inline __attribute__((convergent))
 #define HIP_CG_FREE HIP_DEVICE __attribute__((convergent))
@@ -237,7 +238,7 @@ HIP_CG_FREE coalesced_group binary_partition(const Group &group, bool condition)
 HIP_CG_OPERATION(plus, a + b)
 HIP_CG_OPERATION(less, b < a ? b : a)
 HIP_CG_OPERATION(greater, a < b ? b : a)
-HIP_CG_OPERATION(bit_and, a &b)
+HIP_CG_OPERATION(bit_and, (a & b))
 HIP_CG_OPERATION(bit_or, a | b)
 HIP_CG_OPERATION(bit_xor, a ^ b)
 #undef HIP_CG_OPERATION
