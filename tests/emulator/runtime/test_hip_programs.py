@@ -197,3 +197,55 @@ def test_a_report_names_the_call_of_a_function_that_is_not_inlined(cp: ModuleTyp
     with pytest.raises(cp.cuda.driver.CUDADriverError) as caught:
         kernel((1,), (64,), (x, y, np.int32(9999)))
     assert "called at kernel.cu:8: element(x, n);" in str(caught.value)
+
+
+def test_objects_are_made_and_deleted_on_the_device(cp: ModuleType) -> None:
+    """Lists of nodes, arrays and objects with virtual functions, of more bytes than the heap has."""
+    source = """
+    struct Operation {
+        __device__ virtual int of(int x) const = 0;
+        __device__ virtual ~Operation() {}
+    };
+    struct Multiplied : Operation {
+        int by;
+        __device__ Multiplied(int by) : by(by) {}
+        __device__ int of(int x) const override { return x * by; }
+    };
+    struct Node { int value; Node* next; };
+    extern "C" __global__ void f(int* y, int rounds) {
+        int i = blockIdx.x * blockDim.x + threadIdx.x, sum = 0;
+        for (int round = 0; round < rounds; round++) {
+            Node* first = nullptr;
+            for (int j = 0; j < 3; j++) first = new Node{i + j, first};
+            int* several = new int[i % 5 + 1];
+            several[i % 5] = i;
+            Operation* operation = new Multiplied(3);
+            sum += operation->of(several[i % 5]);
+            delete operation;
+            delete[] several;
+            while (first != nullptr) {
+                sum += first->value;
+                Node* next = first->next;
+                delete first;
+                first = next;
+            }
+        }
+        void* large = malloc(4000);
+        free(large);
+        y[i] = large != nullptr && malloc(9 << 20) == nullptr ? sum : -1;
+    }
+    """
+    y = cp.zeros(256, "i4")
+    cp.RawKernel(source, "f")((4,), (64,), (y, np.int32(2)))
+    np.testing.assert_array_equal(y.get(), 2 * (6 * np.arange(256) + 3))
+    keeps = """
+    extern "C" __global__ void f(int* y, int size) {
+        while (int* block = (int*)malloc(size)) {
+            *block = 7;
+            y[0]++;
+        }
+    }
+    """
+    y = cp.zeros(1, "i4")
+    cp.RawKernel(keeps, "f")((1,), (1,), (y, np.int32((1 << 20) - 16)))
+    assert int(y[0]) == 7  # of 1 MiB, as the first 16 bytes of the heap are none

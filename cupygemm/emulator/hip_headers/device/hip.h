@@ -21,6 +21,7 @@
 #include <device/ocml.h>
 
 #include <device/atomic.h>
+#include <device/heap.h>
 #include <device/memory.h>
 #include <device/printf.h>
 #include <device/warp.h>
