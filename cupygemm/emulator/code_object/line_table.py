@@ -77,6 +77,17 @@ class LineTable:
         place = max(column - 1, 0)
         return text[:place], text[place:]
 
+    def kernel_line(self, pc: int) -> str:
+        """Return the text of the kernel's line that an instruction belongs to.
+
+        It is "" if it is not known, or if a function of the same file was inlined there.
+        """
+        *inner, (file, line) = self._places(pc) or (("", 0),)
+        if any(each == file for each, _ in inner):
+            return ""
+        lines = self._sources.lines(file)
+        return lines[line - 1] if 0 < line <= len(lines) else ""
+
     def call_sites(self, pc: int) -> tuple[Line, ...]:
         """Return where the code of that line was inlined, the innermost call first."""
         return self._places(pc)[1:]

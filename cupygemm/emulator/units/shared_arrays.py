@@ -9,8 +9,11 @@ Where an instruction makes two accesses (``ds_read2``), that is the place of one
 Then an access counts only if some lanes are inside an array and others are not; without a place,
 if the line chooses between nothing, and has subscripts of ``__shared__`` arrays and arguments only.
 
-An access is left out if the layout of LDS is not certain (`lds_variables`), if it is inlined, wider
-than an element, or if the kernel declares the name more than once.
+An atomic is a function of HIP's headers that was inlined: the line of the kernel that calls it
+names the array, ``atomicAdd(&a[i], 1)``, if it calls no other.
+
+An access is left out if the layout of LDS is not certain (`lds_variables`), if it is in another
+function that was inlined, wider than an element, or if the kernel declares the name more than once.
 """
 
 from __future__ import annotations
@@ -40,6 +43,10 @@ CHECK = "shared_arrays"
 ACCESS = np.dtype([("pc", "i8"), ("low", "i8"), ("high", "i8")])  # struct named_access
 _DS = 0b110110  # the highest 6 bits of an instruction of this encoding
 _PLAIN = re.compile(r"ds_(?:read|write)(2|2st64)?_[biu](\d+)(?:_d16(?:_hi)?)?")
+_ATOMIC = re.compile(
+    r"ds_(?:add|sub|rsub|inc|dec|min|max|and|or|xor|wrxchg|cmpst)_(?:rtn_)?[biuf](\d+)"
+)
+_ATOMIC_CALL = re.compile(r"\batomic\w+\s*\((?:\s*&\s*(\w+)\s*\[)?")
 _READ = re.compile(r"(\w+)\s*\[")
 _CHOICE = re.compile(r"\?|&&|\|\||\b(?:if|else|for|while|switch)\b|\*\s*\(")
 _ASSIGNED = re.compile(r"(?:[-+*/%&|^]|<<|>>)?=(?!=)|\+\+|--")
@@ -130,6 +137,11 @@ def _search(kernel: Kernel) -> dict[int, Variable | None]:
             name = decode(code_object.image, pc, code_object.target_name).mnemonic
         except UnsupportedInstruction:  # the second half of another instruction
             continue
+        if atomic := _ATOMIC.fullmatch(name):
+            variable = known.get(_changed(table.kernel_line(pc)))
+            if variable is not None and int(atomic[1]) // 8 <= variable.element_bytes:
+                found[pc] = variable
+            continue
         plain, text = _PLAIN.fullmatch(name), table.text_around(pc)
         if plain is None or text is None:
             continue
@@ -153,6 +165,12 @@ def _named(before: str, behind: str, *, writes: bool) -> str:
     else:
         match = _before(before) if _ASSIGNED.match(behind) else None
     return match[1] if match else ""
+
+
+def _changed(line: str) -> str:
+    """Return the array that the only atomic function in a line changes; "" if it is not certain."""
+    calls = _ATOMIC_CALL.findall(line)
+    return str(calls[0]) if len(calls) == 1 else ""
 
 
 def _before(text: str) -> re.Match[str] | None:

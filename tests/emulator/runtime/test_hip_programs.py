@@ -200,7 +200,7 @@ def test_a_report_names_the_call_of_a_function_that_is_not_inlined(cp: ModuleTyp
 
 
 def test_objects_are_made_and_deleted_on_the_device(cp: ModuleType) -> None:
-    """Lists of nodes, arrays and objects with virtual functions, of more bytes than the heap has."""
+    """Lists, arrays and objects with virtual functions; then blocks until the heap is full."""
     source = """
     struct Operation {
         __device__ virtual int of(int x) const = 0;

@@ -116,3 +116,34 @@ def test_a_fault_beyond_lds_names_the_element() -> None:
 def test_the_array_at_a_place_in_a_line(text: str, writes: bool, name: str) -> None:
     before, _, behind = text.partition("|")
     assert _named(before, behind, writes=writes) == name
+
+
+HISTOGRAM = """
+__device__ void count(int* bins, int bin) { atomicAdd(&bins[bin], 1); }
+extern "C" __global__ void histogram(const float* x, float* y, int n) {
+    __shared__ int bins[16];
+    __shared__ int others[16];
+    int t = threadIdx.x;
+    if (t < 16) bins[t] = others[t] = 0;
+    __syncthreads();
+    STATEMENT
+    __syncthreads();
+    if (t < 16) y[t] = bins[t] + others[t];
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("statement", "says"),
+    [
+        ("atomicAdd(&bins[t % 17], 1);", "bins[16] of int bins[16], 0 bytes behind its end"),
+        ("y[t] = atomicMax(&others[t % 16 - 1], t);", "others[-1] of int others[16], 4 bytes"),
+        ("atomicAdd(&bins[t % 16], 1); others[t % 16] = 1;", ""),
+        ("atomicAdd(&bins[t % 16], 1); atomicAdd(&bins[t % 32], 1);", ""),  # which one?
+        ("count(bins, t % 17);", ""),
+    ],
+)
+def test_an_atomic_beyond_an_array_is_named(statement: str, says: str) -> None:
+    messages = found(HISTOGRAM.replace("STATEMENT", statement), "histogram")
+    assert len(messages) == bool(says)
+    assert all("LDS atomic outside its array" in each and says in each for each in messages)
