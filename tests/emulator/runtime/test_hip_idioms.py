@@ -309,3 +309,29 @@ def test_small_floats_are_counted_up_and_down(cp: ModuleType, name: str) -> None
     steps = (step.astype(np.float32) for step in (rounded, up, up, down))
     first, second, third, fourth = steps
     np.testing.assert_allclose(found, first + 10 * second + 100 * third + 1000 * fourth, rtol=1e-6)
+
+
+def test_the_older_bfloat16_shows_its_bits(cp: ModuleType) -> None:
+    source = """
+    #include <hip/hip_bfloat16.h>
+    #include <hip/hip_bf16.h>
+    extern "C" __global__ void f(const float* x, unsigned short* y, float* z) {
+        int t = threadIdx.x;
+        hip_bfloat16 a(x[t]), b = hip_bfloat16::round_to_bfloat16(x[t], hip_bfloat16::truncate), c;
+        y[t] = a.data;
+        y[t + 64] = b.data;
+        c.data = y[t];
+        a += b * c - a / hip_bfloat16(2.0f);
+        ++a;
+        z[t] = a > b ? a + 1.0f : -float(a--);
+    }
+    """
+    bf16 = ml_dtypes.bfloat16
+    x = REAL[:64]
+    y, z = cp.zeros(128, "u2"), cp.zeros(64, "f4")
+    cp.RawKernel(source, "f", options=("--fmad=false",))((1,), (64,), (cp.asarray(x), y, z))
+    a, b = x.astype(bf16), (x.view(np.uint32) >> 16).astype(np.uint16).view(bf16)
+    np.testing.assert_array_equal(y.get().view(bf16).reshape(2, 64), [a, b])
+    total = a + (b * a - a / bf16(2)) + bf16(1)
+    of_floats = total.astype(np.float32)
+    np.testing.assert_array_equal(z.get(), np.where(total > b, of_floats + 1, -of_floats))

@@ -59,7 +59,6 @@ struct __hip_bfloat16 {
         return before;
     }
 };
-typedef __hip_bfloat16 hip_bfloat16;
 
 struct alignas(4) __hip_bfloat162 {
     __hip_bfloat16 x, y;
