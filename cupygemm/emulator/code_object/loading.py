@@ -37,6 +37,7 @@ from cupygemm.emulator.code_object.kept_source import program_of
 if TYPE_CHECKING:
     from cupygemm.emulator.memory.allocations import Memory
 
+_MANAGED = ".managed"
 _MAX_KERNARG = 1 << 16  # bytes of a kernel's arguments
 
 
@@ -254,6 +255,7 @@ def _place(elf: ELFFile, data: bytes, image: bytearray, base: int) -> CodeObject
     code_object = CodeObject(target_of_elf(elf), base, bytes(image), elf=data)
     symbols = symbols_of(elf)
     _collect_symbols(code_object, symbols)
+    _point_to_managed(code_object)
     for entry in metadata_of(elf).get("amdhsa.kernels", []):
         kernel = _kernel(code_object, entry, symbols)
         code_object.kernels[kernel.name] = kernel
@@ -278,6 +280,17 @@ def _collect_symbols(code_object: CodeObject, symbols: list[Symbol]) -> None:
         elif sym.kind in (STT_FUNC, STT_AMDGPU_HSA_KERNEL):
             functions.add((sym.value, sym.size, sym.name))
     code_object.functions = sorted(functions)
+
+
+def _point_to_managed(code_object: CodeObject) -> None:
+    """Set the pointer by which kernels reach a ``__managed__`` variable x: to x.managed."""
+    variables = code_object.symbols
+    for name in [name for name in variables if name.endswith(_MANAGED)]:
+        pointer = name.removesuffix(_MANAGED)
+        if pointer in variables:
+            place, _ = variables[pointer]
+            ctypes.memmove(place, variables[name][0].to_bytes(8, "little"), 8)
+            variables[pointer] = variables[name]
 
 
 def _kernel(code_object: CodeObject, entry: dict[str, Any], symbols: list[Symbol]) -> Kernel:

@@ -202,6 +202,13 @@ class ProgramFunctions(PitchedFunctions, PoolFunctions, DeviceFunctions, ModuleF
     def hipRegisterVar(self, binary: int, shadow: int, _: int, name: int, *rest: int) -> None:
         self._variables[shadow] = binary, text_at(name)
 
+    def hipRegisterManagedVar(
+        self, binary: int, pointer: int, initial: int, name: int, size: int, alignment: int
+    ) -> None:
+        """Let the host's pointer to a ``__managed__`` variable point to that of the device."""
+        self._variables[pointer] = binary, text_at(name)
+        store_size(pointer, self._variable(pointer)[0])
+
     def hipGetSymbolAddress(self, pointer: int, symbol: int) -> None:
         store_size(pointer, self._variable(symbol)[0])
 

@@ -103,6 +103,17 @@ extern "C" int through_a_graph(int *x) {
            hipMemPoolDestroy(pool) || hipGraphExecDestroy(executable) || hipGraphDestroy(graph);
 }
 
+__managed__ int factor = 5, managed_sum;
+__global__ void sum_up(int n) {
+    if (threadIdx.x < n)
+        atomicAdd(&managed_sum, factor * (int)threadIdx.x);
+}
+extern "C" int managed() {
+    factor -= 2;
+    sum_up<<<1, 64>>>(10);
+    return hipDeviceSynchronize() ? -1 : managed_sum;
+}
+
 extern "C" int prints(int n) { return printf("%d numbers, %.1f each\n", n, 2.5); }
 extern "C" float rounded(float x) { return (float)(__bf16)x; }
 
@@ -143,6 +154,7 @@ def test_a_library_launches_its_kernels(cp: ModuleType, tmp_path: Path) -> None:
     assert library.scaled(ctypes.c_void_p(x.data.ptr), 100) == 0
     np.testing.assert_array_equal(x.get(), 3 * np.arange(100))
 
+    assert library.managed() == 3 * 45
     assert library.prints(100) == len("100 numbers, 2.5 each\n")
     library.rounded.argtypes, library.rounded.restype = (ctypes.c_float,), ctypes.c_float
     floats = np.array([1 + 2.0**-8, 1 + 2.0**-8 + 2.0**-20, -3e38, np.inf], "f4")

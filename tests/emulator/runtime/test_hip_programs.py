@@ -249,3 +249,21 @@ def test_objects_are_made_and_deleted_on_the_device(cp: ModuleType) -> None:
     y = cp.zeros(1, "i4")
     cp.RawKernel(keeps, "f")((1,), (1,), (y, np.int32((1 << 20) - 16)))
     assert int(y[0]) == 7  # of 1 MiB, as the first 16 bytes of the heap are none
+
+
+def test_managed_variables_of_a_module(cp: ModuleType) -> None:
+    source = """
+    __managed__ int factor = 5, calls;
+    extern "C" __global__ void f(int* y) {
+        y[threadIdx.x] = factor * threadIdx.x;
+        if (threadIdx.x == 0) calls++;
+    }
+    """
+    module = cp.RawModule(code=source)
+    y = cp.zeros(64, "i4")
+    module.get_function("f")((1,), (64,), (y,))
+    np.testing.assert_array_equal(y.get(), 5 * np.arange(64))
+    cp.ndarray(1, "i4", module.get_global("factor"))[:] = 7
+    module.get_function("f")((1,), (64,), (y,))
+    np.testing.assert_array_equal(y.get(), 7 * np.arange(64))
+    assert int(cp.ndarray(1, "i4", module.get_global("calls"))[0]) == 2
