@@ -23,7 +23,6 @@ from cupygemm._solvers import blocks
 from cupygemm._solvers.ahead import beside, reached, wait_for
 from cupygemm._solvers.blocks import current_limits, is_ahead, lu_panel_blocks, outer_width
 from cupygemm._solvers.delayed_updates import Step, Update, divided, joined, steps
-from cupygemm._solvers.graph_parts import end_step
 from cupygemm._solvers.lu_blocks import factor_panel
 from cupygemm._solvers.matrices import Matrices
 from cupygemm._solvers.products import Rounding, subtract_product
@@ -65,7 +64,6 @@ class Factorisation:
         for step, next_step in itertools.zip_longest(all_steps, all_steps[1:]):
             if self._changed(step.panel) == range(self.a.n):
                 return
-            end_step()
             own = self._within_identity(step)
             if own.following is None or not is_ahead(
                 self.a, own.following.stop, blocks.LIMITS.ahead

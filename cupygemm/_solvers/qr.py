@@ -33,7 +33,6 @@ from cupygemm._solvers.blocks import (
 )
 from cupygemm._solvers.columns_of_q import ColumnsOfQ
 from cupygemm._solvers.delayed_updates import Update, joined
-from cupygemm._solvers.graph_parts import end_step
 from cupygemm._solvers.kernels import REFLECTOR, load
 from cupygemm._solvers.matrices import Matrices, adjoint, empty
 from cupygemm._solvers.qr_blocks import factor_blocks
@@ -144,10 +143,8 @@ def _factor(a: Matrices, q: ColumnsOfQ | None) -> QrFactors:
     in_pairs = a.dtype.char == "f" and a.batches == 1 and len(groups[0]) % (2 * outer) == 0
     for step in steps(panels, a.n, limits.paired if in_pairs else a.n):
         own, following = reflectors[-1], step.following
-        if following is not None:
-            end_step()
-            if following.start == own.columns.stop:
-                reflectors.append(Reflector.of(groups[len(reflectors)], a))
+        if following is not None and following.start == own.columns.stop:
+            reflectors.append(Reflector.of(groups[len(reflectors)], a))
         if following is None or not _is_beside(a, following.stop, q):
             for update in joined(step.first, *step.updates):
                 apply(update)

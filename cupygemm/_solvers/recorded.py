@@ -2,9 +2,9 @@
 
 A graph holds the addresses of all memory that it uses. So the work takes its memory from one block,
 whose size the first call finds out: there, each allocation gets a place in an imagined block.
-The second call allocates such a block and records a graph, in parts (graph_parts.py). Later calls
-allocate a block of this size, and launch the graph if it lies at the same address. A memory pool
-returns it there as long as calls repeat; the block is free between calls.
+The second call allocates such a block and records a graph. Later calls allocate a block of this
+size, and launch the graph if it lies at the same address. A memory pool returns it there as long as
+calls repeat; the block is free between calls.
 
 ::
 
@@ -23,7 +23,6 @@ from typing import Any, Generic, TypeVar
 from cupygemm._backends.device import current_device
 from cupygemm._solvers import blocks
 from cupygemm._solvers.errors import is_capturing
-from cupygemm._solvers.graph_parts import GraphParts
 from cupygemm._solvers.products import as_if_recorded
 
 Input = TypeVar("Input")
@@ -115,7 +114,7 @@ def _allocator(
 class _Graph(Generic[Input, Result]):
     """A graph of the work on an input, whose memory may be somebody else's between calls."""
 
-    parts: GraphParts
+    graph: Any
     given: Input
     result: Result
 
@@ -240,7 +239,7 @@ def _repeated(
         del block
         return _at_once(prepare, fill, work, use)
     fill(found.given)
-    found.parts.launch()
+    found.graph.launch()
     if kept is not None:
         kept.append(block)
     return use(found.result)
@@ -265,15 +264,20 @@ def _record(
 
     if len(case.graphs) >= _MOST_GRAPHS:
         return None
-    parts = GraphParts(_stream())
+    stream = _stream()
     with using_allocator(_allocator(_Places(), get_allocator(), block, case.size)):
         try:
             given = prepare()
-            result = parts.record(lambda: work(given))
+            with stream:
+                stream.begin_capture()
+                try:
+                    result = work(given)
+                finally:
+                    graph = stream.end_capture()
         except (MemoryError, RuntimeError):  # the driver records not everything
             case.fails = True
             return None
-    case.graphs[block.ptr] = made = _Graph(parts, given, result)
+    case.graphs[block.ptr] = made = _Graph(graph, given, result)
     return made
 
 

@@ -34,7 +34,6 @@ from cupygemm._products.matmul import matmul
 from cupygemm._request.arrays import Array
 from cupygemm._solvers import blocks
 from cupygemm._solvers.ahead import beside
-from cupygemm._solvers.graph_parts import end_step
 from cupygemm._solvers.kernels import WINDOWED_TILE, load
 from cupygemm._solvers.matrices import Layout, Matrices, empty
 from cupygemm._solvers.products import (
@@ -150,7 +149,6 @@ def factor(both: Matrices, rounding: Rounding) -> WindowedFactors:
         if not following:
             panel.move_others()
             break
-        end_step()
         start = second + panel.columns.start
         of_l = both.block(slice(panel.columns.stop, size), slice(start, start + PANEL))
         if rounding.dtype is not None:

@@ -9,7 +9,6 @@ import pytest
 
 from cupygemm import linalg
 from cupygemm._solvers import blocks, recorded
-from cupygemm._solvers.graph_parts import GraphParts, end_step
 from tests.solvers.conftest import assert_like
 from tests.tables import swept
 
@@ -29,8 +28,7 @@ def test_repeated_factorisations(cp, draw, cases, mode):
     found = [linalg.qr(cp.asarray(each), mode) for each in values]
     (case,) = cases.values()
     assert not case.fails
-    # The first panel, and the other two.
-    assert {len(graph.parts.graphs) for graph in case.graphs.values()} == {2}
+    assert case.graphs
     for got, each in zip(found, values, strict=True):  # later calls left earlier results alone
         expected = np.linalg.qr(each, mode)
         pairs = [(got, expected)] if mode == "r" else zip(got, expected, strict=True)
@@ -125,67 +123,6 @@ def test_a_call_that_is_recorded_by_its_user(cp, draw, cases):
     assert_like(r, np.linalg.qr(a.get())[1], factor=2000)
     (case,) = cases.values()
     assert not case.graphs
-
-
-class Graphs:
-    """A stream whose graphs are what it was given while it recorded, and a list of launches."""
-
-    def __init__(self):
-        self.launched, self.recorded = [], None
-
-    def __enter__(self):
-        pass
-
-    def __exit__(self, *_):
-        pass
-
-    def begin_capture(self):
-        assert self.recorded is None
-        self.recorded = []
-
-    def end_capture(self):
-        ended, self.recorded = self.recorded, None
-        return Graph(ended, self.launched)
-
-
-class Graph:
-    def __init__(self, recorded, launched):
-        self.recorded, self._launched = recorded, launched
-
-    def launch(self):
-        self._launched += self.recorded
-
-
-def test_each_graph_has_more_steps_than_those_before():
-    stream = Graphs()
-    parts = GraphParts(stream)
-
-    def work():
-        for step in range(20):
-            stream.recorded.append(step)
-            end_step()
-        stream.recorded.append("end")
-        return "result"
-
-    assert parts.record(work) == "result"
-    assert [len(graph.recorded) for graph in parts.graphs] == [1, 3, 12, 5]
-    parts.launch()
-    assert stream.launched == [*range(20), "end"]
-    end_step()  # of work that is not recorded
-    assert len(parts.graphs) == 4
-
-
-def test_work_that_fails_leaves_nothing_recording():
-    stream = Graphs()
-
-    def work():
-        end_step()
-        raise MemoryError
-
-    with pytest.raises(MemoryError):
-        GraphParts(stream).record(work)
-    end_step()
-    assert stream.recorded is None
 
 
 def test_parts_of_a_block():
