@@ -261,4 +261,4 @@ def shared_bytes(dtype: np.dtype[Any], rows_adjacent: bool, triangle_rows_adjace
     )
     ring = max(_STAGES * slabs, TILE * (TILE + _PAD))
     of_blocks = 2 * TILE * (_BLOCK + _PAD)
-    return dtype.itemsize * (ring + of_blocks + 3 * TILE) + 16
+    return dtype.itemsize * (ring + of_blocks + 3 * TILE) + 48

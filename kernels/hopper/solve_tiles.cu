@@ -215,11 +215,11 @@ CUPYGEMM_INLINE void solve_with_triangle(const SolveTilesArgs &args, Shared &sha
     store(args, tile, sums);
 }
 
-CUPYGEMM_INLINE void solve_tile(const SolveTilesArgs &args, Shared &shared, const Tile &tile,
-                                u32 thread, i32 *info) {
+CUPYGEMM_INLINE void solve_tile(const SolveTilesArgs &args, Shared &shared, Ring &ring,
+                                const Tile &tile, u32 thread, i32 *info) {
     Sums sums(thread);
     load(args, tile, sums);
-    products(shared, tile, thread, sums);
+    products(shared, ring, tile, thread, sums);
     if constexpr (!factors)
         solve_with_triangle(args, shared, tile, thread, sums);
     else if (tile.p == tile.q)
@@ -244,6 +244,7 @@ extern "C" __global__ void __launch_bounds__(256, cupygemm::factors ? 0 : 1)
     const u32 thread = local_thread(), rows = args.rows, n = args.n, batches = args.batches;
     const u32 num_p = ceil_div(rows, tile_rows), num_q = ceil_div(n, tile_rows);
     wait_for_work_before();
+    Ring ring(shared, thread);
     u32 q = 0, column = 0; // and the number of the first tile of column q
     if (thread == 0)
         shared.claimed = group_index_x() - static_cast<u64>(gridDim.x);
@@ -278,6 +279,6 @@ extern "C" __global__ void __launch_bounds__(256, cupygemm::factors ? 0 : 1)
                         reinterpret_cast<S *>(args.inverses) +
                             (matrix * num_p + q) * num_blocks * inverse_elements};
         i32 *const info = reinterpret_cast<i32 *>(args.info);
-        solve_tile(args, shared, tile, thread, info == nullptr ? info : info + matrix);
+        solve_tile(args, shared, ring, tile, thread, info == nullptr ? info : info + matrix);
     }
 }
