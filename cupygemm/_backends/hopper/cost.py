@@ -21,6 +21,7 @@ from cupygemm._backends.hopper.config import LINE_BYTES, MAX_CLUSTER, HopperArch
 from cupygemm._backends.hopper.constants import KERNELS
 from cupygemm._backends.hopper.cost_constants import KernelConstants
 from cupygemm._backends.hopper.cost_fixed import Config, FixedCosts, fixed_costs
+from cupygemm._backends.hopper.cost_memory import between, memory_bytes, memory_rate
 from cupygemm._backends.hopper.cost_shapes import Number, Shapes, shapes_of
 from cupygemm._records.problem import GemmProblem
 
@@ -204,7 +205,7 @@ def pieces(
         evenly=evenly,
         tile=tile,
         compute=compute + collected,
-        memory_bytes=_memory_bytes(s, constants, f.strip_a, f.strip_b),
+        memory_bytes=memory_bytes(s, constants, f.strip_a, f.strip_b),
         slower=1 + f.idle * np.maximum(0.0, 1 - active / arch.num_sms),
         few=np.maximum(1.0, constants.memory / (constants.memory_of_sm * active)),
         added=(c.split_k > 1) * adding,
@@ -216,9 +217,9 @@ def costs(
 ) -> Cost:
     """Return the costs of products; L2 holds nothing of `cold` operands, however small."""
     limits = constants.cold_bytes_none, constants.cold_bytes_all
-    share = 1.0 if cold else _between(shapes.moved_bytes, *limits)
+    share = 1.0 if cold else between(shapes.moved_bytes, *limits)
     slower = np.maximum(of.slower, 1 + share * (of.few - 1))
-    memory = of.memory_bytes / _memory_rate(shapes, constants, cold=cold) * slower
+    memory = of.memory_bytes / memory_rate(shapes, constants, cold=cold) * slower
     memory = memory * of.fixed.stream_memory
     cycles = total(of.fixed.launch, of.compute, memory, constants) * of.fixed.cut
     return Cost(cycles + of.added, of.rounds, memory > of.compute, of.tile.of_tensor_cores, memory)
@@ -351,40 +352,6 @@ def _tiles_in_flight(
     of_a = np.minimum(np.minimum(rows, c.group_m * c.cluster_m), blocks)
     of_b = np.maximum(1, np.minimum(columns, np.ceil(blocks / of_a)))
     return of_a * matrices_in_flight, of_b * matrices_in_flight
-
-
-def memory_cycles(shapes: Shapes, constants: KernelConstants = KERNELS) -> Number:
-    """Return the cycles of the memory to read the operands and write the result once.
-
-    L2 keeps small operands from call to call; each of its halves may keep a copy.
-    """
-    return _memory_bytes(shapes, constants) / _memory_rate(shapes, constants, cold=False)
-
-
-def _memory_bytes(
-    shapes: Shapes, constants: KernelConstants, strip_a: Number = 1.0, strip_b: Number = 1.0
-) -> Number:
-    """Return the bytes that are read and written, where rows that cross lines count more.
-
-    `strip_a` and `strip_b` are factors of what is read.
-    """
-    s = shapes
-    row = s.k * s.size * s.num_batches * 1.0
-    read_a = s.m * row * (1 + constants.lines_memory * s.a_crosses) * strip_a
-    read_b = s.n * row * (1 + constants.lines_memory * s.b_crosses) * strip_b
-    return read_a + read_b + s.num_results * s.out_size * 1.0
-
-
-def _memory_rate(shapes: Shapes, constants: KernelConstants, *, cold: bool) -> Number:
-    """Return the bytes of a clock, of which L2 holds some unless the operands are `cold`."""
-    limits = constants.warm_bytes_all, constants.warm_bytes_none
-    lost = 1.0 if cold else _between(shapes.moved_bytes, *limits)
-    return constants.memory / (constants.warm + (1 - constants.warm) * lost)
-
-
-def _between(value: Number, least: float, most: float) -> Number:
-    """Return where a value lies between `least` (0) and `most` (1)."""
-    return np.minimum(1.0, np.maximum(0.0, (value - least) / (most - least)))
 
 
 def total(

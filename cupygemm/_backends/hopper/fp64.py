@@ -17,8 +17,8 @@ import numpy as np
 
 from cupygemm._backends.hopper.config import TMA_BYTES, HopperArch
 from cupygemm._backends.hopper.constants import FP64
-from cupygemm._backends.hopper.cost import memory_cycles
 from cupygemm._backends.hopper.cost_constants import Fp64Constants
+from cupygemm._backends.hopper.cost_memory import memory_cycles
 from cupygemm._backends.hopper.cost_shapes import shapes_of
 from cupygemm._backends.hopper.select import HopperSelection
 from cupygemm._records.problem import GemmProblem

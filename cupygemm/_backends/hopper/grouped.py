@@ -19,8 +19,9 @@ import numpy as np
 from cupygemm._backends.hopper.check import check
 from cupygemm._backends.hopper.compile import Cubin, load
 from cupygemm._backends.hopper.config import HopperArch, HopperConfig
-from cupygemm._backends.hopper.cost import kernel_cost, memory_cycles, num_units, tile_costs, total
+from cupygemm._backends.hopper.cost import kernel_cost, num_units, tile_costs, total
 from cupygemm._backends.hopper.cost_fixed import launch_cycles
+from cupygemm._backends.hopper.cost_memory import memory_cycles
 from cupygemm._backends.hopper.cost_shapes import Shapes, columns_of, shapes_of
 from cupygemm._backends.hopper.enqueue import Enqueue
 from cupygemm._backends.hopper.launch import HOPPER_ARGS, launch_grid, pack

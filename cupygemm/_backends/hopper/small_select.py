@@ -14,7 +14,7 @@ from types import MappingProxyType
 from cupygemm._backends.config_table import ConfigTable
 from cupygemm._backends.hopper import tf32x3
 from cupygemm._backends.hopper.config import HopperArch
-from cupygemm._backends.hopper.cost import memory_cycles
+from cupygemm._backends.hopper.cost_memory import memory_cycles
 from cupygemm._backends.hopper.cost_shapes import shapes_of
 from cupygemm._backends.hopper.fp64 import copy_cycles, cublas_cycles
 from cupygemm._backends.hopper.select import select

@@ -11,8 +11,9 @@ from dataclasses import replace
 
 from cupygemm._backends.hopper.check import check
 from cupygemm._backends.hopper.config import HopperArch, HopperConfig
-from cupygemm._backends.hopper.cost import kernel_cost, memory_cycles, tile_costs, total
+from cupygemm._backends.hopper.cost import kernel_cost, tile_costs, total
 from cupygemm._backends.hopper.cost_fixed import launch_cycles
+from cupygemm._backends.hopper.cost_memory import memory_cycles
 from cupygemm._backends.hopper.cost_shapes import shapes_of
 from cupygemm._backends.hopper.orientation import as_computed
 from cupygemm._backends.hopper.plan import HopperChoice, choose

@@ -10,7 +10,8 @@ import pytest
 from cupygemm._backends.hopper.backend import HopperBackend
 from cupygemm._backends.hopper.block_scales import SCALE_ARGS
 from cupygemm._backends.hopper.copies import PAD_ARGS, SPLIT_ARGS, TRANSPOSE_ARGS, OperandCopy
-from cupygemm._backends.hopper.cost import kernel_cost, memory_cycles
+from cupygemm._backends.hopper.cost import kernel_cost
+from cupygemm._backends.hopper.cost_memory import memory_cycles
 from cupygemm._backends.hopper.cost_shapes import row_bytes, shapes_of
 from cupygemm._backends.hopper.grouped import CAPACITIES, choose_groups, grouped_args
 from cupygemm._backends.hopper.launch import ADD_ARGS, FINISH_ARGS, HOPPER_ARGS, MIRROR_ARGS
