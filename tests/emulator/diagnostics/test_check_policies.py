@@ -74,7 +74,8 @@ def test_the_variable_switches_checks_off(monkeypatch: pytest.MonkeyPatch) -> No
     [
         ("off", "CUPYGEMM_EMULATE_CHECKS='off': 'off' must be 0, 1 or name=severity"),
         ("waits=of", "waits='of': the severity must be one of error, warn, off"),
-        ("wait=off", "no check 'wait'; it has bounds, required_alignment"),
+        ("wait=off", "no check 'wait'; did you mean waits?"),
+        ("speed=off", "no check 'speed'; it has bounds, required_alignment"),
     ],
 )
 def test_mistakes_in_the_variable_are_named(monkeypatch: Any, value: str, message: str) -> None:
