@@ -48,9 +48,8 @@ class StructKernel:
 
     def __call__(self, grid: tuple[int, int], threads: int, packed: bytes) -> None:
         """Enqueue a launch on the current stream; the driver copies the struct."""
-        pointer = ctypes.c_char_p(packed)
-        shape = self.function, *grid, 1, threads, 1, 1, self._shared_bytes
-        self.launch(shape, self._stream().ptr, ctypes.addressof(pointer))
+        address, _, _kept = pointed(packed)
+        self.launch(self.shape(grid, threads), self._stream().ptr, address)
 
     def shape(self, grid: tuple[int, int], threads: int) -> Shape:
         """Return the shape of a launch."""

@@ -37,11 +37,6 @@ _TRAILING_ROWS = 1024
 """The rows of the blocks in which the lower triangle is updated."""
 
 
-def is_small(n: int, dtype: np.dtype[Any]) -> bool:
-    """Return whether a kernel for small matrices factors matrices of `n` rows."""
-    return small.is_whole(n, dtype)
-
-
 def factored(a: Array, dtype: np.dtype[Any]) -> tuple[Matrices, Array]:
     """Return the lower Cholesky factors of Hermitian matrices, and their info as of `factor`.
 
@@ -70,7 +65,7 @@ def reported_factors(a: Array, dtype: np.dtype[Any]) -> tuple[Array, small.Info]
     The operands are those of `factored`.
     """
     n = a.shape[-1]
-    if is_small(n, dtype):
+    if small.is_whole(n, dtype):
         return small.factor_cholesky(a, dtype)
     if not _reads_tiles(a, dtype):
         factors, info = factored(a, dtype)
@@ -83,7 +78,7 @@ def reported_factors(a: Array, dtype: np.dtype[Any]) -> tuple[Array, small.Info]
 
 def _reads_tiles(a: Array, dtype: np.dtype[Any]) -> bool:
     """Tell whether one launch factors tiles of matrices that it reads where they are."""
-    return a.dtype == dtype and has_tile_kernels(dtype) and not is_small(a.shape[-1], dtype)
+    return a.dtype == dtype and has_tile_kernels(dtype) and not small.is_whole(a.shape[-1], dtype)
 
 
 def factor(a: Matrices, rounding: Rounding = EXACT) -> Array:
@@ -106,10 +101,10 @@ def factor(a: Matrices, rounding: Rounding = EXACT) -> Array:
 
     n = a.n
     info = cupy.zeros(a.batches, "int32")
-    if rounding == EXACT and not is_small(n, a.dtype) and tiles.factors_tiles(a):
+    if rounding == EXACT and not small.is_whole(n, a.dtype) and tiles.factors_tiles(a):
         tiles.factor(a, info=info.data.ptr)
         return info
-    if is_small(n, a.dtype):
+    if small.is_whole(n, a.dtype):
         small.factor_cholesky_in_place(a, info)
         return info
     width = min(blocks.LIMITS.width, 16 if a.dtype.itemsize == 16 else 32)
