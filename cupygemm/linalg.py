@@ -28,7 +28,7 @@ from cupygemm._solvers.factors import (
 from cupygemm._solvers.inverses import inv
 from cupygemm._solvers.orthogonal import lstsq, pinv, qr
 from cupygemm._solvers.powers import matrix_power
-from cupygemm._solvers.refinement import SolveInfo
+from cupygemm._solvers.refinement.refine import SolveInfo
 from cupygemm._solvers.systems import cholesky, det, slogdet, solve
 
 __all__ = [

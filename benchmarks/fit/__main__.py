@@ -15,7 +15,7 @@ from benchmarks.fit.samples import Product, SampleFile, compact
 from benchmarks.fit.sweep import FIRST, OTHERS, Kernels, dry_run, sweep
 
 if TYPE_CHECKING:
-    from cupygemm._backends.hopper.correction import Network
+    from cupygemm._backends.hopper.cost.correction import Network
 
 DATA = Path(__file__).parent / "data"
 
@@ -91,7 +91,7 @@ def _add_network(parser: argparse.ArgumentParser) -> None:
 def _train(options: argparse.Namespace) -> None:
     """Train the network, print what it gains, and write it where that is asked for and better."""
     from benchmarks.fit import hopper, network
-    from cupygemm._backends.hopper import correction
+    from cupygemm._backends.hopper.cost import correction
 
     paths = options.data or sorted((*DATA.glob("by_sm*.jsonl.xz"), *DATA.glob("hopper*.jsonl.xz")))
     files = [SampleFile.open(path) for path in paths]
@@ -110,7 +110,7 @@ def _train(options: argparse.Namespace) -> None:
 
 def _present_network() -> Network | None:
     """Return the network in the package; None if its features are not today's."""
-    from cupygemm._backends.hopper import correction
+    from cupygemm._backends.hopper.cost import correction
 
     try:
         return correction.network()

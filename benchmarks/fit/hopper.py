@@ -12,13 +12,13 @@ from benchmarks.fit import fitting
 from benchmarks.fit.layouts import layout_of
 from benchmarks.fit.report import Report
 from benchmarks.fit.samples import Sample, SampleFile
-from cupygemm._backends.hopper import constants as present
-from cupygemm._backends.hopper import fp64, tf32x3
+from cupygemm._backends.hopper.choice import fp64, tf32x3
+from cupygemm._backends.hopper.choice.orientation import as_computed
 from cupygemm._backends.hopper.config import HopperArch, HopperConfig
-from cupygemm._backends.hopper.cost import costs, pieces
-from cupygemm._backends.hopper.cost_constants import KernelConstants
-from cupygemm._backends.hopper.cost_shapes import ConfigColumns, Shapes, columns_of, shapes_of
-from cupygemm._backends.hopper.orientation import as_computed
+from cupygemm._backends.hopper.cost import constants as present
+from cupygemm._backends.hopper.cost.model import costs, pieces
+from cupygemm._backends.hopper.cost.parameters import KernelConstants
+from cupygemm._backends.hopper.cost.shapes import ConfigColumns, Shapes, columns_of, shapes_of
 from cupygemm._records.problem import GemmProblem
 
 RECORDS = ("KERNELS", "FP64", "FP32")

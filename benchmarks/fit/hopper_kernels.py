@@ -19,10 +19,10 @@ from benchmarks.fit.timing import bound, draw, operand, result, times
 from benchmarks.models.measure import COLD_BYTES, operands_of
 from benchmarks.models.peers import Case
 from benchmarks.models.rotation import Arena, Rotating
+from cupygemm._backends.hopper.choice.select import select
 from cupygemm._backends.hopper.config import HopperArch, HopperConfig
 from cupygemm._backends.hopper.plan import HopperChoice, choose
 from cupygemm._backends.hopper.product import make_preparation, make_product
-from cupygemm._backends.hopper.select import select
 from cupygemm._request.layout import Layout
 
 H200 = HopperArch(part="NVIDIA H200")
@@ -65,7 +65,7 @@ class HopperKernels:
         """Return what the times depend on."""
         import cupy as cp
 
-        from cupygemm._backends.hopper.nvrtc import find_nvrtc
+        from cupygemm._backends.hopper.cuda.nvrtc import find_nvrtc
 
         properties = cp.cuda.runtime.getDeviceProperties(0)
         return {

@@ -1,4 +1,4 @@
-"""Train the network that corrects Hopper's cost model, see `cupygemm._backends.hopper.correction`.
+"""Train the network that corrects Hopper's cost model, `hopper.cost.correction`.
 
 The loss of a product has three parts: how far the corrected logarithms of its kernels' times
 deviate from the measured ones beside each other; their common error, weighted little, because it
@@ -26,9 +26,9 @@ from benchmarks.fit.design import KINDS
 from benchmarks.fit.fitting import COLD, Row
 from benchmarks.fit.hopper import Columns, Subject, columns_of_subjects
 from benchmarks.fit.samples import Product
-from cupygemm._backends.hopper.correction import FEATURES, Network, features
-from cupygemm._backends.hopper.cost import costs, pieces
-from cupygemm._backends.hopper.cost_constants import KernelConstants
+from cupygemm._backends.hopper.cost.correction import FEATURES, Network, features
+from cupygemm._backends.hopper.cost.model import costs, pieces
+from cupygemm._backends.hopper.cost.parameters import KernelConstants
 
 LEAST_GAIN = 1e-3
 """By how much less the regret of new weights must be, for them to be written."""

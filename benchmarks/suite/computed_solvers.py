@@ -18,7 +18,7 @@ class ComputedSolvers:
 
     def setup(self, target: str, kind: str) -> None:
         from cupygemm._backends.cdna.compile import compile_source
-        from cupygemm._solvers import kernels
+        from cupygemm._solvers.common import kernels
 
         panel = {"threads": 256, "width": 32, "rows": 2, "team": 1}
         solve = {

@@ -69,10 +69,12 @@ def start() -> Any:
     import cupy
 
     from cupygemm._backends import registry
-    from cupygemm._backends.hopper import copies, driver, plan, product
+    from cupygemm._backends.hopper import plan, product
     from cupygemm._backends.hopper.backend import HopperBackend
-    from cupygemm._backends.hopper.compile import Cubin
+    from cupygemm._backends.hopper.compilation.compile import Cubin
     from cupygemm._backends.hopper.config import HopperArch
+    from cupygemm._backends.hopper.cuda import driver
+    from cupygemm._backends.hopper.operands import copies
 
     cupy.cuda.set_allocator(cupy.cuda.MemoryPool().malloc)  # without the emulator's guards
     _patches.enter_context(registry.registered(lambda _: HopperBackend(HopperArch())))

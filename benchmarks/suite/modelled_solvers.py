@@ -36,7 +36,7 @@ class ModelledSolvers:
 def profiled(target: str, kind: str) -> Any:
     """Return the profile of one launch."""
     from cupygemm._backends.cdna.compile import compile_source
-    from cupygemm._solvers import kernels
+    from cupygemm._solvers.common import kernels
     from cupygemm.emulator import code_object
     from cupygemm.emulator.device import Memory
     from cupygemm.emulator.run import launch

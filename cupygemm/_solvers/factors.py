@@ -9,11 +9,11 @@ import numpy as np
 
 from cupygemm._request.arrays import Array, as_array, as_arrays
 from cupygemm._request.keywords import common_keywords
-from cupygemm._solvers import cholesky as _cholesky
-from cupygemm._solvers import lu as _lu
-from cupygemm._solvers import small
-from cupygemm._solvers.errors import fetch, finite_flag, raise_not_definite, require_finite
-from cupygemm._solvers.matrices import adjoint, copied
+from cupygemm._solvers.common import small
+from cupygemm._solvers.common.errors import fetch, finite_flag, raise_not_definite, require_finite
+from cupygemm._solvers.common.matrices import adjoint, copied
+from cupygemm._solvers.lu import lu as _lu
+from cupygemm._solvers.lu.swaps import permute
 from cupygemm._solvers.operands import (
     factored_dtype,
     require_matrices,
@@ -29,8 +29,8 @@ from cupygemm._solvers.right_hand_sides import (
     stacked_pivots,
     transposition,
 )
-from cupygemm._solvers.substitution import substitute, zero_diagonal
-from cupygemm._solvers.swaps import permute
+from cupygemm._solvers.triangles import cholesky as _cholesky
+from cupygemm._solvers.triangles.substitution import substitute, zero_diagonal
 
 Transposition = Literal[0, 1, 2, "N", "T", "C"]
 

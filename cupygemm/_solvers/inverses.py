@@ -9,12 +9,13 @@ import numpy as np
 
 from cupygemm._request.arrays import Array
 from cupygemm._request.keywords import common_keywords
-from cupygemm._solvers import lu, small
-from cupygemm._solvers.errors import fetch, raise_singular
-from cupygemm._solvers.matrices import Matrices, augment, augmented_shape
+from cupygemm._solvers.common import small
+from cupygemm._solvers.common.errors import fetch, raise_singular
+from cupygemm._solvers.common.matrices import Matrices, augment, augmented_shape
+from cupygemm._solvers.lu import lu
+from cupygemm._solvers.lu.swaps import permutation
 from cupygemm._solvers.operands import square_matrices
-from cupygemm._solvers.substitution import substitute
-from cupygemm._solvers.swaps import permutation
+from cupygemm._solvers.triangles.substitution import substitute
 
 
 @common_keywords

@@ -11,12 +11,12 @@ import numpy as np
 from cupygemm._products.matmul import matmul
 from cupygemm._request.arrays import Array, as_array, as_arrays
 from cupygemm._request.keywords import common_keywords
-from cupygemm._solvers import qr as _qr
-from cupygemm._solvers.errors import is_capturing
-from cupygemm._solvers.matrices import Matrices, adjoint, copied
+from cupygemm._solvers.common.errors import is_capturing
+from cupygemm._solvers.common.matrices import Matrices, adjoint, copied
+from cupygemm._solvers.common.scaling import power_of_two_scale, scaled_upper
 from cupygemm._solvers.operands import factored_dtype, real_dtype, require_matrices
-from cupygemm._solvers.scaling import power_of_two_scale, scaled_upper
-from cupygemm._solvers.singular_values import decompose, solve_least_squares
+from cupygemm._solvers.qr import qr as _qr
+from cupygemm._solvers.qr.singular_values import decompose, solve_least_squares
 
 _ABSENT: Any = object()
 _NUMPYS_RCOND = 1e-15
@@ -248,7 +248,7 @@ def apply_reduced_q(factors: Any, c: Array) -> Array:
 
 
 def _padded(c: Array, m: int) -> Any:
-    from cupygemm._solvers.matrices import zeros
+    from cupygemm._solvers.common.matrices import zeros
 
     batches, k, columns = c.shape
     padded = zeros(batches, m, columns, c.dtype)

@@ -13,7 +13,7 @@ from typing import Any
 from cupygemm._products.accelerate import CupyFunction
 from cupygemm._request.arrays import Array
 from cupygemm._solvers import factors, inverses, orthogonal, systems
-from cupygemm._solvers.errors import unchecked
+from cupygemm._solvers.common.errors import unchecked
 from cupygemm._solvers.operands import factored_dtype
 
 Function = Callable[..., Any]

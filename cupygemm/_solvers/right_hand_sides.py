@@ -9,8 +9,8 @@ from typing import Any, NoReturn
 import numpy as np
 
 from cupygemm._request.arrays import Array, type_of
-from cupygemm._solvers.errors import fetch, finite_flag
-from cupygemm._solvers.matrices import Matrices, copied, readable
+from cupygemm._solvers.common.errors import fetch, finite_flag
+from cupygemm._solvers.common.matrices import Matrices, copied, readable
 from cupygemm._solvers.operands import factored_dtype
 
 

@@ -10,10 +10,8 @@ import numpy as np
 
 from cupygemm._request.arrays import Array, as_arrays
 from cupygemm._request.keywords import common_keywords
-from cupygemm._solvers import cholesky as _cholesky
-from cupygemm._solvers import lu as _lu
-from cupygemm._solvers import small
-from cupygemm._solvers.errors import (
+from cupygemm._solvers.common import small
+from cupygemm._solvers.common.errors import (
     fetch,
     finite_flag,
     is_capturing,
@@ -22,16 +20,25 @@ from cupygemm._solvers.errors import (
     require_finite,
     unchecked,
 )
-from cupygemm._solvers.matrices import Matrices, adjoint, augment, augmented_shape, copied, readable
+from cupygemm._solvers.common.matrices import (
+    Matrices,
+    adjoint,
+    augment,
+    augmented_shape,
+    copied,
+    readable,
+)
+from cupygemm._solvers.lu import lu as _lu
 from cupygemm._solvers.operands import (
     factored_dtype,
     real_dtype,
     require_square,
     square_matrices,
 )
-from cupygemm._solvers.refinement import SolveInfo, refine, refined_precision
+from cupygemm._solvers.refinement.refine import SolveInfo, refine, refined_precision
 from cupygemm._solvers.structure import ASSUMPTIONS, Structure, structured
-from cupygemm._solvers.substitution import substitute, zero_diagonal
+from cupygemm._solvers.triangles import cholesky as _cholesky
+from cupygemm._solvers.triangles.substitution import substitute, zero_diagonal
 
 
 class SlogdetResult(NamedTuple):

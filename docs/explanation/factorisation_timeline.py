@@ -24,8 +24,9 @@ cupygemm.emulator.enable("gfx942")
 
 import cupy as cp  # noqa: E402  # after the emulated device
 
-from cupygemm._solvers import ahead, blocks, lu  # noqa: E402
-from cupygemm._solvers.matrices import copied  # noqa: E402
+from cupygemm._solvers.common import ahead, blocks  # noqa: E402
+from cupygemm._solvers.common.matrices import copied  # noqa: E402
+from cupygemm._solvers.lu import lu  # noqa: E402
 
 mpl.use("Agg")
 mpl.rcParams["svg.hashsalt"] = "factorisation_timeline"  # the same picture gives the same file

@@ -1,7 +1,7 @@
 // The kernel's parameter, a __grid_constant__, because TMA reads its maps from parameter memory.
 //
 // HopperArgs must match cupygemm._backends.hopper.launch.HOPPER_ARGS, and GroupedArgs must match
-// cupygemm._backends.hopper.grouped.grouped_args.
+// cupygemm._backends.hopper.other_products.grouped.grouped_args.
 #pragma once
 
 #include "common/epilogue.hpp"
@@ -44,7 +44,7 @@ template <bool has_narrow_boxes> struct KernelArgs<true, has_narrow_boxes>
 };
 
 // Groups of rows: the address of their numbers of rows, or of where the rows of each end, as i32.
-// It must match cupygemm._backends.hopper.row_groups.GROUP_ARGS.
+// It must match cupygemm._backends.hopper.other_products.row_groups.GROUP_ARGS.
 struct RowGroupArgs {
     u64 sizes;
     u32 count, are_ends;
@@ -56,7 +56,8 @@ template <class Args> struct WithRowGroups : Args {
 // Scales for blocks of k, in fp32: the addresses of each operand's first scale; the elements from
 // one scale to the next, along the rows of A or the columns of B, along k, and along the batch; the
 // numbers of rows and columns that share a scale; and the inverse of the number of steps that do,
-// see block_scales.cuh. It must match cupygemm._backends.hopper.block_scales.SCALE_ARGS.
+// see block_scales.cuh. It must match
+// cupygemm._backends.hopper.other_products.block_scales.SCALE_ARGS.
 struct BlockScaleArgs {
     u64 a, b;
     i64 a_batch, b_batch;

@@ -3,9 +3,9 @@
 //   this kernel       launch, barriers, maps | wait ............ | reads and writes memory
 //   the one before    ... last tiles ........................ end |
 //
-// cupygemm._backends.hopper.enqueue allows the overlap at launch. These two instructions make it
-// safe and useful. In a launch that does not allow it, a kernel starts only when the previous work
-// has ended, and neither instruction has an effect. Source: PTX ISA 9.0, "griddepcontrol".
+// cupygemm._backends.hopper.cuda.enqueue allows the overlap at launch. These two instructions make
+// it safe and useful. In a launch that does not allow it, a kernel starts only when the previous
+// work has ended, and neither instruction has an effect. Source: PTX ISA 9.0, "griddepcontrol".
 #pragma once
 
 #include "common/platform.hpp"

@@ -1,8 +1,9 @@
 // The GEMM kernel for Hopper GPUs: C = A B for each matrix of a batch, on a persistent grid.
 //
 // A block has `num_consumers` consumer warpgroups and one producer warpgroup, in which one thread
-// works and which gives most of its registers to the consumers. cupygemm._backends.hopper.source
-// generates `config.cuh`, which defines `Config`. Requires sm_90a.
+// works and which gives most of its registers to the consumers.
+// cupygemm._backends.hopper.compilation.source generates `config.cuh`, which defines `Config`.
+// Requires sm_90a.
 #include "config.cuh"
 #include "hopper/dependent_launch.cuh"
 #include "hopper/fix_up.cuh"

@@ -7,7 +7,7 @@
 //
 //   team   copy slabs s .. s+2 | wait s, copy s+3, multiply s | wait s+1, ... | sums to C
 //
-// cupygemm._backends.hopper.source generates `config.cuh`, which defines `Config`.
+// cupygemm._backends.hopper.compilation.source generates `config.cuh`, which defines `Config`.
 #include "config.cuh"
 #include "hopper/dependent_launch.cuh"
 #include "hopper/store_four.cuh"

@@ -1,12 +1,11 @@
 // TMA: the copy engine moves boxes of tensors between global and shared memory.
 //
-// A tensor map, made by the host (cupygemm._backends.hopper.tensormap), holds the address, extents,
-// pitches, box and swizzle. One thread names the map and the coordinates of a box, innermost first.
-// Elements outside the tensor are loaded as zeros and dropped by stores, so tiles need no
-// predicates. The rows of a box narrower than the swizzle have the same spacing in shared memory as
-// those of a full box (observed on an H200). Boxes may begin at any row, because the swizzle
-// depends only on the address.
-// Source: PTX ISA 9.0, "cp.async.bulk.tensor".
+// A tensor map, made by the host (cupygemm._backends.hopper.cuda.tensormap), holds the address,
+// extents, pitches, box and swizzle. One thread names the map and the coordinates of a box,
+// innermost first. Elements outside the tensor are loaded as zeros and dropped by stores, so tiles
+// need no predicates. The rows of a box narrower than the swizzle have the same spacing in shared
+// memory as those of a full box (observed on an H200). Boxes may begin at any row, because the
+// swizzle depends only on the address. Source: PTX ISA 9.0, "cp.async.bulk.tensor".
 #pragma once
 
 #include "hopper/mbarrier.cuh"

@@ -1,9 +1,9 @@
 // wgmma: a warpgroup multiplies tiles in shared memory into accumulators in registers.
 //
-// cupygemm._backends.hopper.source generates the instruction itself, `wgmma_mma_async`, for the
-// kernel's types and tile width, because it names every accumulator register. Operand tiles have
-// the 128-byte swizzle that TMA writes, in blocks of 64 rows by 128 bytes: 8 KiB, aligned to 1 KiB.
-// Source: PTX ISA 9.0, "Asynchronous warpgroup level matrix instructions".
+// cupygemm._backends.hopper.compilation.source generates the instruction itself, `wgmma_mma_async`,
+// for the kernel's types and tile width, because it names every accumulator register. Operand tiles
+// have the 128-byte swizzle that TMA writes, in blocks of 64 rows by 128 bytes: 8 KiB, aligned to 1
+// KiB. Source: PTX ISA 9.0, "Asynchronous warpgroup level matrix instructions".
 #pragma once
 
 #include "common/layout.hpp"

@@ -72,10 +72,10 @@ def test_check_accepts_every_configuration_of_cdna(arch: str) -> None:
 
 
 def test_check_accepts_every_configuration_of_hopper() -> None:
-    from cupygemm._backends.hopper.check import check
+    from cupygemm._backends.hopper.choice.check import check
+    from cupygemm._backends.hopper.choice.orientation import as_computed
+    from cupygemm._backends.hopper.choice.tile_shapes import configs_for_product
     from cupygemm._backends.hopper.config import HopperArch
-    from cupygemm._backends.hopper.orientation import as_computed
-    from cupygemm._backends.hopper.tile_shapes import configs_for_product
 
     # Of 16-bit results there are configurations that compute the transpose.
     types = ("bf16", "f16", "tf32", "tf32x3", "f64", "i8", "e4m3fn", "e5m2")

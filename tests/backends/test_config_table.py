@@ -6,7 +6,7 @@ from cupygemm._backends.cdna.arch import ARCHS, SCALED_TYPES
 from cupygemm._backends.cdna.mainloops import MAINLOOPS, direct_to_lds, register_double_buffer
 from cupygemm._backends.cdna.mainloops.lds_tiles import Tile
 from cupygemm._backends.config_table import ConfigTable
-from cupygemm._backends.hopper import tile_shapes
+from cupygemm._backends.hopper.choice import tile_shapes
 from cupygemm._records.dtypes import ELEMENT_TYPES
 
 HEAD = "tile_m tile_n tile_k waves_m waves_n num_stages waves_per_simd largest_mma"

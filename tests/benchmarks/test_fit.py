@@ -18,10 +18,12 @@ from cupygemm._backends.cdna import constants as cdna_constants
 from cupygemm._backends.cdna import select as cdna_select
 from cupygemm._backends.cdna.cost_constants import ASSUMED
 from cupygemm._backends.cdna.mainloops import MAINLOOPS
-from cupygemm._backends.hopper import constants as hopper_constants
-from cupygemm._backends.hopper import correction, cost, fp64, tf32x3
+from cupygemm._backends.hopper.choice import fp64, tf32x3
+from cupygemm._backends.hopper.choice.orientation import as_computed
 from cupygemm._backends.hopper.config import HopperConfig
-from cupygemm._backends.hopper.orientation import as_computed
+from cupygemm._backends.hopper.cost import constants as hopper_constants
+from cupygemm._backends.hopper.cost import correction
+from cupygemm._backends.hopper.cost import model as cost
 
 MACHINE = {"device": "NVIDIA H200", "num_sms": 132, "driver": "1", "date": "2026-01-01"}
 

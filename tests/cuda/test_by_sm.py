@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 
 from cupygemm import testing
-from cupygemm._backends.hopper import by_sm
 from cupygemm._backends.hopper import launch as launches
+from cupygemm._backends.hopper.choice import by_sm
+from cupygemm._backends.hopper.choice.select import select
 from cupygemm._backends.hopper.config import HopperArch
 from cupygemm._backends.hopper.plan import choose
 from cupygemm._backends.hopper.product import make_product
-from cupygemm._backends.hopper.select import select
 from tests.backends.hopper.test_hopper_plan import layout_of
 
 cp = pytest.importorskip("cupy")

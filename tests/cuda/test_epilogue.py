@@ -15,7 +15,7 @@ import pytest
 import cupygemm
 from cupygemm import testing
 from cupygemm._backends.device import device
-from cupygemm._backends.hopper.tile_shapes import CONFIGS, NARROW_CONFIGS, PART_CONFIGS
+from cupygemm._backends.hopper.choice.tile_shapes import CONFIGS, NARROW_CONFIGS, PART_CONFIGS
 from cupygemm._request.epilogue import epilogue_arguments
 from cupygemm._request.layout import Operand
 from cupygemm._request.options import Options

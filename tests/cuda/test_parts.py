@@ -6,7 +6,7 @@ import pytest
 
 import cupygemm
 from cupygemm._backends.device import device as device_of
-from cupygemm._backends.hopper.select import sums_in_one_order
+from cupygemm._backends.hopper.choice.select import sums_in_one_order
 from cupygemm._distributed.row_products import RowProducts, plan_rows
 from cupygemm._request.call import check_call
 from cupygemm._request.options import CallOptions

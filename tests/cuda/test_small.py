@@ -8,7 +8,7 @@ import pytest
 
 import cupygemm
 from cupygemm import testing
-from cupygemm._backends.hopper.small import SmallConfig
+from cupygemm._backends.hopper.small_config import SmallConfig
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
 TYPES = (BF16, np.dtype("f2"), np.dtype("f4"), np.dtype("f8"))

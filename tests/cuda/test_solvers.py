@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from cupygemm import linalg
-from cupygemm._solvers.products import subtract_product, usual
+from cupygemm._solvers.common.products import subtract_product, usual
 
 ORDERS = [300, 700, 1500, 2500, 5000]
 """Panels of 1, 4, 8, 16 and 16 thread blocks with one or two rows for each thread."""

@@ -10,7 +10,7 @@ import pytest
 
 import cupygemm
 from cupygemm import testing
-from cupygemm._backends.hopper import fp64, tf32x3
+from cupygemm._backends.hopper.choice import fp64, tf32x3
 
 E4M3, E5M2 = np.dtype(ml_dtypes.float8_e4m3fn), np.dtype(ml_dtypes.float8_e5m2)
 BF16, F16, F32 = np.dtype(ml_dtypes.bfloat16), np.dtype(np.float16), np.dtype(np.float32)

@@ -17,11 +17,8 @@ import numpy as np
 from cupygemm import testing
 from cupygemm._backends.device import device
 from cupygemm._backends.hopper.backend import HopperBackend
-from cupygemm._backends.hopper.check import check, check_tall_tiles
-from cupygemm._backends.hopper.config import HopperConfig
-from cupygemm._backends.hopper.plan import choose
-from cupygemm._backends.hopper.requests import place_request
-from cupygemm._backends.hopper.tile_shapes import (
+from cupygemm._backends.hopper.choice.check import check, check_tall_tiles
+from cupygemm._backends.hopper.choice.tile_shapes import (
     CONFIGS,
     NARROW_CONFIGS,
     PART_CONFIGS,
@@ -32,6 +29,9 @@ from cupygemm._backends.hopper.tile_shapes import (
     configs_for,
     transposed_widths,
 )
+from cupygemm._backends.hopper.config import HopperConfig
+from cupygemm._backends.hopper.plan import choose
+from cupygemm._backends.hopper.requests import place_request
 from cupygemm._records.dtypes import DType
 from cupygemm._records.formats import Precision, as_stored
 from cupygemm._request.epilogue import epilogue_arguments

@@ -21,17 +21,12 @@ import scipy.special
 
 from cupygemm._backends import device as _device
 from cupygemm._backends.cupy.backend import CupyBackend
-from cupygemm._backends.hopper import (
-    copies,
-    driver,
-    grouped,
-    launch,
-    plan,
-    product,
-    small_launch,
-    tensormap,
-)
-from cupygemm._backends.hopper.compile import CubinResources
+from cupygemm._backends.hopper import launch, plan, product
+from cupygemm._backends.hopper.compilation.compile import CubinResources
+from cupygemm._backends.hopper.cuda import driver, tensormap
+from cupygemm._backends.hopper.operands import copies
+from cupygemm._backends.hopper.other_products import grouped
+from cupygemm._backends.hopper.small import launch as small_launch
 from cupygemm._plan.table import PLANS
 from cupygemm._request import epilogue as _epilogue
 from cupygemm._request.arrays import ARRAY_TYPES

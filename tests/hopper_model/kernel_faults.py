@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from cupygemm._backends.hopper.tile_shapes import (
+from cupygemm._backends.hopper.choice.tile_shapes import (
     CONFIGS,
     NARROW_CONFIGS,
     TRANSPOSED_CONFIGS,

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import cupygemm
-from cupygemm._backends.hopper import block_scales
-from cupygemm._backends.hopper.tile_shapes import SCALED_CONFIGS
+from cupygemm._backends.hopper.choice.tile_shapes import SCALED_CONFIGS
+from cupygemm._backends.hopper.other_products import block_scales
 from cupygemm._plan.table import PLANS
 from cupygemm._products import blas
 

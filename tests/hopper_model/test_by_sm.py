@@ -14,17 +14,17 @@ import pytest
 
 from cupygemm import testing
 from cupygemm._backends.hopper import product
-from cupygemm._backends.hopper.by_sm import runs_by_sm
-from cupygemm._backends.hopper.config import HopperArch
-from cupygemm._backends.hopper.cost_shapes import shapes_of
-from cupygemm._backends.hopper.launch import GemmLaunch
-from cupygemm._backends.hopper.plan import choose
-from cupygemm._backends.hopper.tile_shapes import (
+from cupygemm._backends.hopper.choice.by_sm import runs_by_sm
+from cupygemm._backends.hopper.choice.tile_shapes import (
     CONFIGS,
     NARROW_CONFIGS,
     TRANSPOSED_CONFIGS,
     transposed_widths,
 )
+from cupygemm._backends.hopper.config import HopperArch
+from cupygemm._backends.hopper.cost.shapes import shapes_of
+from cupygemm._backends.hopper.launch import GemmLaunch
+from cupygemm._backends.hopper.plan import choose
 from tests.backends.hopper.test_hopper_plan import layout_of
 
 BF16 = np.dtype(ml_dtypes.bfloat16)

@@ -14,8 +14,8 @@ import pytest
 
 import cupygemm
 from cupygemm import testing
-from cupygemm._backends.hopper import tf32x3
-from cupygemm._backends.hopper.tile_shapes import (
+from cupygemm._backends.hopper.choice import tf32x3
+from cupygemm._backends.hopper.choice.tile_shapes import (
     CONFIGS,
     NARROW_CONFIGS,
     PART_CONFIGS,

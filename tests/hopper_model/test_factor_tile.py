@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from cupygemm._backends.solver_kernels import FACTOR_TILE
-from cupygemm._solvers import kernels
+from cupygemm._solvers.common import kernels
 from tests.hopper_model.device import HostKernel, Model
 from tests.hopper_model.test_solve_tiles import stacked
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from cupygemm import testing
-from cupygemm._backends.hopper import tf32x3
-from cupygemm._solvers import products
+from cupygemm._backends.hopper.choice import tf32x3
+from cupygemm._solvers.common import products
 from tests.products.test_in_place import EXTENTS, kinds_in_place
 
 

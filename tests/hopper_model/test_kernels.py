@@ -16,9 +16,9 @@ import pytest
 
 import cupygemm
 from cupygemm import testing
-from cupygemm._backends.hopper.copies import OperandCopy
-from cupygemm._backends.hopper.stack import TmaStack
-from cupygemm._backends.hopper.tile_shapes import CONFIGS, PART_CONFIGS, configs_for
+from cupygemm._backends.hopper.choice.tile_shapes import CONFIGS, PART_CONFIGS, configs_for
+from cupygemm._backends.hopper.operands.copies import OperandCopy
+from cupygemm._backends.hopper.operands.stack import TmaStack
 from tests.cuda.variants import (
     BF16,
     F16,

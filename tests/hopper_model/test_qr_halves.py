@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 import scipy.linalg
 
-from cupygemm._solvers import blocks, kernels, qr_halves, tiles
-from cupygemm._solvers.matrices import copied
-from cupygemm._solvers.reflectors import Reflector
+from cupygemm._solvers.common import blocks, kernels, tiles
+from cupygemm._solvers.common.matrices import copied
+from cupygemm._solvers.qr import halves as qr_halves
+from cupygemm._solvers.qr.reflectors import Reflector
 from tests.hopper_model.device import HostKernel
 
 ENTRY = 'extern "C" __global__ void __launch_bounds__(512)\n    '  # the macro

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import scipy.linalg
 
-from cupygemm._solvers import kernels
+from cupygemm._solvers.common import kernels
 from tests.hopper_model.device import HostKernel, Model
 
 ENTRY = 'extern "C" __global__ void __launch_bounds__({})\n    '  # the macro

@@ -11,7 +11,7 @@ import pytest
 import cupygemm
 from cupygemm import testing
 from cupygemm._backends.device import device as device_of
-from cupygemm._backends.hopper.small import SmallConfig
+from cupygemm._backends.hopper.small_config import SmallConfig
 from cupygemm._tuning.product import Product
 from tests.hopper_model.device import ModelError
 

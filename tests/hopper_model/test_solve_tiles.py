@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from cupygemm._backends.solver_kernels import SOLVE_TILES
-from cupygemm._solvers import kernels, tiles
+from cupygemm._solvers.common import kernels, tiles
 from tests.hopper_model.device import HostKernel, Model
 
 THREADS = 256

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from cupygemm._backends.solver_kernels import UPDATE_BLOCK
-from cupygemm._solvers import kernels, updates
+from cupygemm._solvers.common import kernels, updates
 from tests.hopper_model.device import HostKernel, Model
 
 

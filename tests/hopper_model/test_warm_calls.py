@@ -17,7 +17,9 @@ import pytest
 
 import cupygemm
 from cupygemm import testing
-from cupygemm._backends.hopper import enqueue, launch, tensormap, tf32x3
+from cupygemm._backends.hopper import launch
+from cupygemm._backends.hopper.choice import tf32x3
+from cupygemm._backends.hopper.cuda import enqueue, tensormap
 from cupygemm._plan.table import PLANS
 from tests.hopper_model.arrays import Memory
 

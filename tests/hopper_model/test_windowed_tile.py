@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 import scipy.linalg
 
-from cupygemm._solvers import kernels, windowed_lu
+from cupygemm._solvers.common import kernels
+from cupygemm._solvers.refinement import windowed_lu
 from tests.hopper_model.device import HostKernel, Model
 
 ENTRY = 'extern "C" __global__ void __launch_bounds__(512)\n    '  # the macro

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from cupygemm._backends.hopper.compile import OPTIONS, read_cubin
+from cupygemm._backends.hopper.compilation.compile import OPTIONS, read_cubin
 from cupygemm._backends.hopper.config import HopperConfig
-from cupygemm._backends.hopper.nvrtc import find_nvrtc
+from cupygemm._backends.hopper.cuda.nvrtc import find_nvrtc
 from cupygemm._build.cache import get_or_build
 from cupygemm._records.problem import Epilogue, GemmProblem, Source
 

@@ -11,11 +11,8 @@ from typing import Any
 
 import pytest
 
-from cupygemm._backends.hopper.block_scales import scaled_configs
-from cupygemm._backends.hopper.check import check
-from cupygemm._backends.hopper.config import HopperArch, HopperConfig
-from cupygemm._backends.hopper.source import generate
-from cupygemm._backends.hopper.tile_shapes import (
+from cupygemm._backends.hopper.choice.check import check
+from cupygemm._backends.hopper.choice.tile_shapes import (
     CONFIGS,
     NARROW_CONFIGS,
     PART_CONFIGS,
@@ -27,6 +24,9 @@ from cupygemm._backends.hopper.tile_shapes import (
     configs_for,
     transposed_widths,
 )
+from cupygemm._backends.hopper.compilation.source import generate
+from cupygemm._backends.hopper.config import HopperArch, HopperConfig
+from cupygemm._backends.hopper.other_products.block_scales import scaled_configs
 from cupygemm._backends.scales_and_groups import BlockScaling
 from cupygemm._records.dtypes import DType
 from cupygemm._records.problem import Epilogue, GemmProblem, Source

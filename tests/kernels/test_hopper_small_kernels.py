@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from cupygemm._backends.hopper.compile import OPTIONS, read_cubin
-from cupygemm._backends.hopper.nvrtc import find_nvrtc
-from cupygemm._backends.hopper.source import (
+from cupygemm._backends.hopper.choice.tile_shapes import CONFIGS
+from cupygemm._backends.hopper.compilation.compile import OPTIONS, read_cubin
+from cupygemm._backends.hopper.compilation.source import (
     add_text,
     finish_text,
     generate,
@@ -17,7 +17,7 @@ from cupygemm._backends.hopper.source import (
     split_text,
     transpose_text,
 )
-from cupygemm._backends.hopper.tile_shapes import CONFIGS
+from cupygemm._backends.hopper.cuda.nvrtc import find_nvrtc
 from cupygemm._build.toolchain import CompileError
 from cupygemm._records.problem import Epilogue, Source
 from tests.kernels.hopper_cubins import EVERYTHING, PROBLEM, compiled

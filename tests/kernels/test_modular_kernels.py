@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cupygemm._backends.cdna.compile import compile_source
-from cupygemm._backends.hopper.compile import compile_cubin
+from cupygemm._backends.hopper.compilation.compile import compile_cubin
 from cupygemm._backends.modular import kernels
 
 KINDS = [

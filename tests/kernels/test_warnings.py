@@ -19,7 +19,7 @@ from cupygemm._build.cache import get_or_build
 from cupygemm._build.flatten import flatten
 from cupygemm._build.toolchain import CompileError, find_toolchain
 from cupygemm._records.dtypes import ELEMENT_TYPES
-from cupygemm._solvers import kernels
+from cupygemm._solvers.common import kernels
 from tests.kernels.test_epilogue import EVERYTHING, PROBLEM
 from tests.tables import rows_of
 

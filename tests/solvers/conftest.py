@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cupygemm._solvers import blocks
-from cupygemm._solvers.blocks import Limits
+from cupygemm._solvers.common import blocks
+from cupygemm._solvers.common.blocks import Limits
 
 
 @pytest.fixture

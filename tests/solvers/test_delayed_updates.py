@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from cupygemm import linalg
-from cupygemm._solvers import blocks
-from cupygemm._solvers.delayed_updates import Update, divided, joined, steps
+from cupygemm._solvers.common import blocks
+from cupygemm._solvers.lu.delayed_updates import Update, divided, joined, steps
 
 
 def panels_of(widths):

@@ -9,9 +9,12 @@ import numpy as np
 import pytest
 
 from cupygemm import emulator, linalg
-from cupygemm._solvers import ahead, blocks, cholesky, lu, lu_blocks, lu_steps, qr
-from cupygemm._solvers.delayed_updates import Update
-from cupygemm._solvers.matrices import copied
+from cupygemm._solvers.common import ahead, blocks
+from cupygemm._solvers.common.matrices import copied
+from cupygemm._solvers.lu import lu, panel, steps
+from cupygemm._solvers.lu.delayed_updates import Update
+from cupygemm._solvers.qr import qr
+from cupygemm._solvers.triangles import cholesky
 from tests.solvers.test_systems import definite
 
 N = 45
@@ -25,7 +28,7 @@ def behind(work, *units, **options):
 
 
 @pytest.mark.parametrize(
-    ("module", "function", "dtype"), [(lu_steps, linalg.lu_factor, "d"), (cholesky, None, "D")]
+    ("module", "function", "dtype"), [(steps, linalg.lu_factor, "d"), (cholesky, None, "D")]
 )
 def test_the_two_streams_share_nothing(
     cp, draw, small_blocks, monkeypatch, module, function, dtype
@@ -75,10 +78,10 @@ def early_parts(monkeypatch) -> list[list[Update]]:
     """Let first parts of LU panels be applied early, and return those of each panel from now on."""
     limits = replace(blocks.LIMITS, beside_lu=100_000, early=100_000)
     monkeypatch.setattr(blocks, "LIMITS", limits)
-    monkeypatch.setattr(lu_steps, "_pays_early", lambda a: True)
-    early, found = lu_steps.Factorisation._early, []
+    monkeypatch.setattr(steps, "_pays_early", lambda a: True)
+    early, found = steps.Factorisation._early, []
     monkeypatch.setattr(
-        lu_steps.Factorisation, "_early", lambda *args: found.append(early(*args)) or found[-1]
+        steps.Factorisation, "_early", lambda *args: found.append(early(*args)) or found[-1]
     )
     return found
 
@@ -188,7 +191,7 @@ def test_blocks_of_a_panel_need_not_wait_for_the_updates_behind(
     lu_expected = [each.get() for each in linalg.lu_factor(a)]
     np.testing.assert_allclose(expected, np.linalg.solve(a.get(), b.get()), rtol=0, atol=1e-12)
 
-    monkeypatch.setattr(lu_blocks, "forked", ahead.in_order)
+    monkeypatch.setattr(panel, "forked", ahead.in_order)
     assert (linalg.solve(a, b).get() == expected).all()
     for got, one in zip(linalg.lu_factor(a), lu_expected, strict=True):
         assert (got.get() == one).all()

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from cupygemm import linalg
-from cupygemm._solvers import blocks, kernels, one_vector
+from cupygemm._solvers.common import blocks, kernels
+from cupygemm._solvers.refinement import one_vector
 from tests.solvers.test_accuracy import backward_error
 
 LARGEST, LEAST = 2.0**900, 2.0**-900

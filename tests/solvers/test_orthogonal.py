@@ -109,7 +109,7 @@ def test_pseudo_inverse(cp, draw, dtype, m, n):
 
 def test_singular_values_of_many_rows(cp, draw, monkeypatch):
     """A matrix that has one launch per round of rotations."""
-    from cupygemm._solvers import singular_values
+    from cupygemm._solvers.qr import singular_values
 
     monkeypatch.setattr(singular_values, "_ALONE", 4)
     a = draw((2, 11, 9))

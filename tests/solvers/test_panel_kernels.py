@@ -9,11 +9,11 @@ import pytest
 from elftools.elf.elffile import ELFFile
 
 from cupygemm._backends.cdna.compile import compile_source
-from cupygemm._backends.hopper.compile import compile_cubin
-from cupygemm._solvers import blocks, kernels
-from cupygemm._solvers.blocks import LIMITS, panel_blocks, words
-from cupygemm._solvers.lu_blocks import ALONE_BYTES
-from cupygemm._solvers.updates import BLOCK_ELEMENTS
+from cupygemm._backends.hopper.compilation.compile import compile_cubin
+from cupygemm._solvers.common import blocks, kernels
+from cupygemm._solvers.common.blocks import LIMITS, panel_blocks, words
+from cupygemm._solvers.common.updates import BLOCK_ELEMENTS
+from cupygemm._solvers.lu.panel import ALONE_BYTES
 from tests.tables import swept
 
 EDGES = [1, 2, 31, 33, 200, 512, 513, 4096, 8192, 8193, 16384, 20000, 100000, 1000000]

@@ -11,8 +11,10 @@ import pytest
 
 import cupygemm
 from cupygemm import linalg
-from cupygemm._solvers import lu as _lu
-from cupygemm._solvers import lu_blocks, matrices, qr_blocks
+from cupygemm._solvers.common import matrices
+from cupygemm._solvers.lu import lu as _lu
+from cupygemm._solvers.lu import panel
+from cupygemm._solvers.qr import blocks
 from tests.solvers.conftest import assert_like
 
 N = 45
@@ -24,10 +26,10 @@ def nothing_prepared(monkeypatch):
     """Return what makes preparing launches raise from then on."""
 
     def forbid():
-        for module in (lu_blocks, qr_blocks):
+        for module in (panel, blocks):
             monkeypatch.setattr(module, "LaunchRows", None)
 
-    for module in (lu_blocks, qr_blocks):
+    for module in (panel, blocks):
         module._prepared.cache_clear()
     return forbid
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cupygemm._solvers import qr_blocks
-from cupygemm._solvers.kernels import QR_PANEL, QR_TOP, REFLECTOR, load
-from cupygemm._solvers.matrices import copied, zeros
-from cupygemm._solvers.teams import Workspace
+from cupygemm._solvers.common.kernels import QR_PANEL, QR_TOP, REFLECTOR, load
+from cupygemm._solvers.common.matrices import copied, zeros
+from cupygemm._solvers.common.teams import Workspace
+from cupygemm._solvers.qr import blocks
 from tests.solvers.conftest import unit
 from tests.tables import swept
 
@@ -156,9 +156,9 @@ def test_launches_that_stand_by(cp, is_done):
     v, t = zeros(1, 90, 40, a.dtype), zeros(1, 40, 40, a.dtype)
     tau, flag = cp.zeros((1, 40)), cp.array([is_done], "uint32")
     max_cluster = 1
-    shape = qr_blocks.panel_blocks(90, a.dtype, max_cluster)
+    shape = blocks.panel_blocks(90, a.dtype, max_cluster)
     workspace = Workspace(shape, 40, 8, batches=1)
-    qr_blocks.factor_blocks(a, tau, v, t, 0, half, workspace, flag.data.ptr)
+    blocks.factor_blocks(a, tau, v, t, 0, half, workspace, flag.data.ptr)
     if is_done:
         assert (a.view.get() == whole).all()
         assert not v.view.get().any()

@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from cupygemm._solvers.qr_updates import steps
+from cupygemm._solvers.qr.updates import steps
 
 
 @pytest.mark.parametrize(

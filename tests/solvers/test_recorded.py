@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from cupygemm import linalg
-from cupygemm._solvers import blocks, recorded
+from cupygemm._solvers.common import blocks, recorded
 from tests.solvers.conftest import assert_like
 from tests.tables import swept
 

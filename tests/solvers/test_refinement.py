@@ -7,7 +7,7 @@ import pytest
 import scipy.linalg
 
 from cupygemm import linalg
-from cupygemm._solvers import refinement
+from cupygemm._solvers.refinement import refine
 from tests.solvers.conftest import assert_like
 from tests.solvers.test_accuracy import backward_error
 from tests.tables import swept
@@ -69,7 +69,7 @@ def test_half_precision_needs_more_iterations(cp, draw, small_blocks):
 
 def test_after_too_many_iterations_a_matrix_is_factored_in_float64(cp, monkeypatch):
     a, b = scipy.linalg.hilbert(N), np.arange(1.0, N + 1)
-    monkeypatch.setattr(refinement, "_MOST_ITERATIONS", 2)
+    monkeypatch.setattr(refine, "_MOST_ITERATIONS", 2)
     x, info = refined(cp, a, b, "float16")
     assert info.path == "fallback"
     assert info.precision == "float64"

@@ -8,9 +8,9 @@ import scipy.linalg
 
 from cupygemm import linalg
 from cupygemm._backends.cdna.compile import compile_source
-from cupygemm._backends.hopper.compile import compile_cubin
+from cupygemm._backends.hopper.compilation.compile import compile_cubin
 from cupygemm._backends.solver_kernels import FACTOR_TILE
-from cupygemm._solvers import kernels, reports, small
+from cupygemm._solvers.common import kernels, reports, small
 from tests.solvers.conftest import assert_like, unit
 from tests.solvers.test_accuracy import MATRICES, inverse_error
 from tests.solvers.test_systems import TYPES, definite

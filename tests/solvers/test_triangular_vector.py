@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from cupygemm import linalg
-from cupygemm._solvers import blocks
+from cupygemm._solvers.common import blocks
 
 N = 39
 

@@ -9,8 +9,9 @@ import pytest
 import scipy.linalg
 
 from cupygemm import linalg
-from cupygemm._solvers import blocks, butterflies, kernels, windowed_lu
-from cupygemm._solvers.products import ROUNDINGS
+from cupygemm._solvers.common import blocks, kernels
+from cupygemm._solvers.common.products import ROUNDINGS
+from cupygemm._solvers.refinement import butterflies, windowed_lu
 from tests.solvers.test_accuracy import backward_error
 
 TILE = windowed_lu.TILE

@@ -7,14 +7,21 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
-from cupygemm._backends.hopper import tf32x3
-from cupygemm._backends.hopper.by_sm import SHARED_BYTES
-from cupygemm._backends.hopper.check import check
-from cupygemm._backends.hopper.compile import compile_cubin, load
+from cupygemm._backends.hopper.choice import tf32x3
+from cupygemm._backends.hopper.choice.by_sm import SHARED_BYTES
+from cupygemm._backends.hopper.choice.check import check
+from cupygemm._backends.hopper.choice.orientation import as_computed
+from cupygemm._backends.hopper.choice.select import (
+    HopperCandidate,
+    best_in_one_order,
+    in_other_orders,
+    select,
+    sums_in_one_order,
+)
+from cupygemm._backends.hopper.compilation.compile import compile_cubin, load
 from cupygemm._backends.hopper.config import FLOAT8, HopperArch, HopperConfig
-from cupygemm._backends.hopper.enqueue import in_order, plain_kernel
+from cupygemm._backends.hopper.cuda.enqueue import in_order, plain_kernel
 from cupygemm._backends.hopper.launch import launch_grid
-from cupygemm._backends.hopper.orientation import as_computed
 from cupygemm._backends.hopper.plan import HopperChoice, choose
 from cupygemm._backends.hopper.product import make_launches
 from cupygemm._backends.hopper.requests import (
@@ -23,21 +30,14 @@ from cupygemm._backends.hopper.requests import (
     precision_of,
     supports_types,
 )
-from cupygemm._backends.hopper.select import (
-    HopperCandidate,
-    best_in_one_order,
-    in_other_orders,
-    select,
-    sums_in_one_order,
-)
-from cupygemm._backends.hopper.small import SMALL_PRODUCTS, SmallConfig, check_small
-from cupygemm._backends.hopper.small_launch import small_cubin, small_grid, small_launches
-from cupygemm._backends.hopper.small_select import (
+from cupygemm._backends.hopper.small.launch import small_cubin, small_grid, small_launches
+from cupygemm._backends.hopper.small.select import (
     SmallCandidate,
     SmallSelection,
     select_small,
     small_candidates,
 )
+from cupygemm._backends.hopper.small_config import SMALL_PRODUCTS, SmallConfig, check_small
 from cupygemm._backends.interconnect import NVLINK_H200
 from cupygemm._backends.product_table import why_types_unsupported
 from cupygemm._backends.protocol import (
@@ -215,7 +215,7 @@ class HopperBackend(NoExtras):
 
     def groups(self, requests: Mapping[int, Request]) -> Sequence[Group]:
         """Return the groups of products that take less time in a common launch, by the model."""
-        from cupygemm._backends.hopper.grouped import groups
+        from cupygemm._backends.hopper.other_products.grouped import groups
 
         placements = {
             number: place_request(request)
@@ -226,7 +226,7 @@ class HopperBackend(NoExtras):
 
     def triangle(self, request: Request) -> Runner | None:
         """Return the runner that computes ``x @ x.T`` by the tiles of one triangle."""
-        from cupygemm._backends.hopper.triangle import choose_triangle
+        from cupygemm._backends.hopper.other_products.triangle import choose_triangle
 
         if request.shape.m < MIN_TRIANGLE_ROWS or not supports_types(request):
             return None
@@ -236,13 +236,13 @@ class HopperBackend(NoExtras):
 
     def block_scaled(self, request: Request, scaling: BlockScaling) -> Runner | None:
         """Return the runner for 8-bit floats with scales for blocks of 128 along k."""
-        from cupygemm._backends.hopper.block_scales import make_block_scaled
+        from cupygemm._backends.hopper.other_products.block_scales import make_block_scaled
 
         return make_block_scaled(request, scaling, self.arch)
 
     def row_groups(self, request: Request, groups: RowGroups) -> Runner | None:
         """Return the runner for groups of rows, whose sizes the kernel reads."""
-        from cupygemm._backends.hopper.row_groups import make_row_groups
+        from cupygemm._backends.hopper.other_products.row_groups import make_row_groups
 
         return make_row_groups(request, groups, self.arch)
 

@@ -15,8 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from cupygemm._backends.hopper import tensormap
-from cupygemm._backends.hopper.by_sm import SHARED_BYTES, marks
+from cupygemm._backends.hopper.choice.by_sm import SHARED_BYTES, marks
 from cupygemm._backends.hopper.config import (
     SLAB_BYTES,
     SWIZZLE_LINES,
@@ -25,8 +24,9 @@ from cupygemm._backends.hopper.config import (
     num_clusters,
     staged_row_bytes,
 )
-from cupygemm._backends.hopper.enqueue import MAX_PACKED, Enqueue, Parameters, offsets
-from cupygemm._backends.hopper.stack import TmaStack, Triple
+from cupygemm._backends.hopper.cuda import tensormap
+from cupygemm._backends.hopper.cuda.enqueue import MAX_PACKED, Enqueue, Parameters, offsets
+from cupygemm._backends.hopper.operands.stack import TmaStack, Triple
 from cupygemm._backends.struct_kernel import Pointed, pointed
 
 _MAP = (np.void, tensormap.MAP_BYTES)

@@ -13,23 +13,23 @@ import functools
 from dataclasses import dataclass
 from typing import Any
 
-from cupygemm._backends.hopper import fp64, tf32x3
-from cupygemm._backends.hopper.by_sm import can_repeat, runs_by_sm
-from cupygemm._backends.hopper.compile import Cubin, compile_cubin
-from cupygemm._backends.hopper.config import HopperArch, HopperConfig
-from cupygemm._backends.hopper.copies import NUM_TERMS, OperandCopy
-from cupygemm._backends.hopper.cost_shapes import shapes_of
-from cupygemm._backends.hopper.early_start import starts_early
-from cupygemm._backends.hopper.launch import Geometry
-from cupygemm._backends.hopper.orientation import as_computed, transposed
-from cupygemm._backends.hopper.select import HopperSelection, select
-from cupygemm._backends.hopper.source import (
+from cupygemm._backends.hopper.choice import fp64, tf32x3
+from cupygemm._backends.hopper.choice.by_sm import can_repeat, runs_by_sm
+from cupygemm._backends.hopper.choice.early_start import starts_early
+from cupygemm._backends.hopper.choice.orientation import as_computed, transposed
+from cupygemm._backends.hopper.choice.select import HopperSelection, select
+from cupygemm._backends.hopper.compilation.compile import Cubin, compile_cubin
+from cupygemm._backends.hopper.compilation.source import (
     BlockScales,
     RowGrouping,
     generate,
     parts_dtype,
 )
-from cupygemm._backends.hopper.stack import TmaStack, Triple
+from cupygemm._backends.hopper.config import HopperArch, HopperConfig
+from cupygemm._backends.hopper.cost.shapes import shapes_of
+from cupygemm._backends.hopper.launch import Geometry
+from cupygemm._backends.hopper.operands.copies import NUM_TERMS, OperandCopy
+from cupygemm._backends.hopper.operands.stack import TmaStack, Triple
 from cupygemm._records.dtypes import DType
 from cupygemm._records.problem import GemmProblem
 from cupygemm._request.layout import Layout

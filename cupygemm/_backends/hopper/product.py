@@ -7,10 +7,10 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from cupygemm._backends.hopper.compile import compile_cubin, load
+from cupygemm._backends.hopper.compilation.compile import compile_cubin, load
+from cupygemm._backends.hopper.compilation.source import add_text, finish_text, mirror_text
 from cupygemm._backends.hopper.config import TMA_BYTES
-from cupygemm._backends.hopper.copies import behind, pad_pair
-from cupygemm._backends.hopper.enqueue import in_order
+from cupygemm._backends.hopper.cuda.enqueue import in_order
 from cupygemm._backends.hopper.launch import (
     AddLaunch,
     FinishLaunch,
@@ -19,8 +19,8 @@ from cupygemm._backends.hopper.launch import (
     MirrorLaunch,
     stream_bytes,
 )
+from cupygemm._backends.hopper.operands.copies import behind, pad_pair
 from cupygemm._backends.hopper.plan import HopperChoice
-from cupygemm._backends.hopper.source import add_text, finish_text, mirror_text
 from cupygemm._records.dtypes import ITEMSIZE
 from cupygemm._request.layout import Layout
 

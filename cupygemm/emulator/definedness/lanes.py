@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 
 from cupygemm.emulator.isa.instruction import Instruction
-from cupygemm.emulator.units import dpp
 from cupygemm.emulator.units.lanewise import source_operands
 from cupygemm.emulator.units.operands import source
+from cupygemm.emulator.units.vector import dpp
 from cupygemm.emulator.waves.state import Group
 
 NEVER, IF_PARTIAL, ALWAYS = range(3)  # as in native/loop.h

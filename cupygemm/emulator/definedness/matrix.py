@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from cupygemm.emulator.isa.instruction import Instruction, Operand
-from cupygemm.emulator.units import matrix
-from cupygemm.emulator.units.matrix_step import mfma_run
+from cupygemm.emulator.units.matrix import unit as matrix
+from cupygemm.emulator.units.matrix.step import mfma_run
 from cupygemm.emulator.waves.marks import ALL, Marks
 from cupygemm.emulator.waves.state import LANES, Group, State
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from cupygemm.emulator.definedness.bits import anywhere, comparison, logic, table_of, upward
 from cupygemm.emulator.isa.instruction import Instruction
-from cupygemm.emulator.units import vector
+from cupygemm.emulator.units.vector import unit as vector
 
 Rule = Callable[[list[Any], list[Callable[[], Any]]], Any]
 _U32 = np.uint32

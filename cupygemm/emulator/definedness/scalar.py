@@ -13,9 +13,9 @@ import numpy as np
 
 from cupygemm.emulator.definedness.bits import anywhere, comparison, logic, table_of, upward
 from cupygemm.emulator.isa.instruction import EXEC, VCC, Instruction, Operand
-from cupygemm.emulator.units.scalar_ops import LOGIC, PAIRS, SINGLES
-from cupygemm.emulator.units.scalar_source import scalar_source
-from cupygemm.emulator.units.scc import reads_scc
+from cupygemm.emulator.units.scalar.arithmetic import LOGIC, PAIRS, SINGLES
+from cupygemm.emulator.units.scalar.scc import reads_scc
+from cupygemm.emulator.units.scalar.source import scalar_source
 from cupygemm.emulator.waves.marks import SCC, Marks
 from cupygemm.emulator.waves.state import Group
 

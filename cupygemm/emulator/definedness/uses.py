@@ -17,9 +17,9 @@ import numpy as np
 from cupygemm.emulator.definedness import lanes, matrix, scalar
 from cupygemm.emulator.definedness.vector import ShadowGroup, is_packed, selected, shadow_of
 from cupygemm.emulator.isa.instruction import EXEC, Instruction, Operand, registers
-from cupygemm.emulator.units.machine import machine_of
+from cupygemm.emulator.units.memory.machine import machine_of
 from cupygemm.emulator.units.relative import indexed_forms, is_selected
-from cupygemm.emulator.units.scc import reads_scc, writes_scc
+from cupygemm.emulator.units.scalar.scc import reads_scc, writes_scc
 from cupygemm.emulator.waves.marks import (
     ALL,
     BY_MATRIX,

@@ -19,7 +19,6 @@ import numpy as np
 from cupygemm.emulator.definedness.bits import anywhere
 from cupygemm.emulator.definedness.rules import Rule, either, rule_of
 from cupygemm.emulator.isa.instruction import EXEC, Instruction, Operand
-from cupygemm.emulator.units import cross_lane, vector
 from cupygemm.emulator.units.constants import WIDTH
 from cupygemm.emulator.units.lanewise import source_operands
 from cupygemm.emulator.units.operands import (
@@ -30,6 +29,8 @@ from cupygemm.emulator.units.operands import (
     lane_mask,
     source,
 )
+from cupygemm.emulator.units.vector import cross_lane
+from cupygemm.emulator.units.vector import unit as vector
 from cupygemm.emulator.waves.marks import ALL, Marks
 from cupygemm.emulator.waves.state import LANES, Group
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from cupygemm.emulator.execution.native_loop import NativeLoop, native_execution
 from cupygemm.emulator.execution.schedule import Order, Scheduler
 from cupygemm.emulator.hazards.scoreboard import NoScoreboard, Scoreboard
-from cupygemm.emulator.units.machine import machine_of
+from cupygemm.emulator.units.memory.machine import machine_of
 from cupygemm.emulator.waves.marks import marks_of
 
 if TYPE_CHECKING:

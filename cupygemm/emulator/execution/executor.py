@@ -31,7 +31,7 @@ from cupygemm.emulator.execution.native_loop import (
     NativeLoop,
 )
 from cupygemm.emulator.execution.schedule import BarrierFault
-from cupygemm.emulator.units.machine import machine_of
+from cupygemm.emulator.units.memory.machine import machine_of
 from cupygemm.emulator.units.relative import indexed_forms, is_selected
 from cupygemm.emulator.waves.marks import marks_of
 from cupygemm.emulator.waves.reports import (

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from numpy.typing import NDArray
 
 from cupygemm.emulator.execution.native_loop import LoopStruct
-from cupygemm.emulator.units.machine import machine_of
+from cupygemm.emulator.units.memory.machine import machine_of
 from cupygemm.emulator.units.structures import MachineStruct, members
 from cupygemm.emulator.waves.marks import SCC, marks_of
 from cupygemm.emulator.waves.state import rows_of

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from cupygemm.emulator.native import library
 from cupygemm.emulator.programs.native_program import ScalarMask, VectorMask
-from cupygemm.emulator.units.machine import machine_of
+from cupygemm.emulator.units.memory.machine import machine_of
 from cupygemm.emulator.units.structures import members
 from cupygemm.emulator.waves.marks import marks_of
 from cupygemm.emulator.waves.state import Group

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from cupygemm.emulator.errors import Fault
 from cupygemm.emulator.liveness import Finding, Watch, early_ends
-from cupygemm.emulator.units import partial_barriers
-from cupygemm.emulator.units.machine import machine_of
+from cupygemm.emulator.units.lds import partial_barriers
+from cupygemm.emulator.units.memory.machine import machine_of
 from cupygemm.emulator.waves.state import Group, State
 
 NamedOrder = Literal["lockstep", "abreast", "forward", "reverse"]

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from cupygemm.emulator.isa.instruction import EXEC, M0, VCC, Instruction, Operand, register_name
 from cupygemm.emulator.targets import Target
-from cupygemm.emulator.units.matrix import Shape
+from cupygemm.emulator.units.matrix.unit import Shape
 
 _LONGEST = 20  # no hazard lasts longer, in wait states
 _MEMORY = ("MUBUF", "MTBUF", "FLAT", "GLOBAL", "SCRATCH", "DS")

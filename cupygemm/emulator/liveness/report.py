@@ -12,7 +12,7 @@ from cupygemm.emulator.errors import Fault, UnsupportedInstruction, spans
 from cupygemm.emulator.isa.decode import decode
 from cupygemm.emulator.isa.instruction import APERTURE_SHARED, EXEC, Instruction
 from cupygemm.emulator.units import bind
-from cupygemm.emulator.units.lds_records import last_writer
+from cupygemm.emulator.units.lds.records import last_writer
 from cupygemm.emulator.waves.reports import instruction_at, source_text, waves_text
 from cupygemm.emulator.waves.state import State
 

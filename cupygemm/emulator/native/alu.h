@@ -1,6 +1,6 @@
 /* What the loop that runs blocks of instructions in C calls for each of them: a function that
  * executes one instruction of the vector or the scalar ALU in one wave, and its operands, which
- * units/native_alu.py resolves once. Such an instruction cannot fail. It reads EXEC from the wave's
+ * units/native/alu.py resolves once. Such an instruction cannot fail. It reads EXEC from the wave's
  * registers. It knows the default float mode, with subnormals of f32 kept or flushed. The function
  * keeps no state of its own, so threads may call it for different waves at once. */
 #ifndef CUPYGEMM_ALU_H

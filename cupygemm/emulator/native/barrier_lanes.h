@@ -1,5 +1,5 @@
 /* Lanes that go on behind a barrier which only other lanes of their wave have reached. See
- * units/partial_barriers.py, which does the same where Python executes the barrier. */
+ * units/lds/partial_barriers.py, which does the same where Python executes the barrier. */
 #ifndef CUPYGEMM_BARRIER_LANES_H
 #define CUPYGEMM_BARRIER_LANES_H
 

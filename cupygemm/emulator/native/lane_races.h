@@ -114,7 +114,7 @@ static inline int overwriting_lane(const struct operation *op, const struct stor
     return found;
 }
 
-/* What the lanes did, as units/lane_races.py reads it in a fault's `other_seq`. */
+/* What the lanes did, as units/memory/lane_races.py reads it in a fault's `other_seq`. */
 enum lane_race_kind { FIRST_STORE = 0, SECOND_STORE = 1, LOST_UPDATE = 2 };
 
 /* Report a race between two lanes at `address`; returns its code, or OK if the check is off there.

@@ -6,7 +6,7 @@
  * the other had written or read before. Direct-to-LDS loads count if vmcnt was waited for, and
  * where a FLAT instruction sets the flag, all operations only if lgkmcnt was: FLAT may overtake
  * them. A flag is a place that all active lanes of a store or an atomic write. What waits for it is
- * an instruction in a loop that does nothing else (units/polling.py); any other access is checked
+ * an instruction in a loop that does nothing else (units/lds/polling.py). All others are checked
  * as ever, for to see a flag once proves nothing. An atomic adds to what the flag orders, a store
  * replaces it. A place that more than FLAGS others follow is forgotten. */
 #ifndef CUPYGEMM_LDS_FLAGS_H

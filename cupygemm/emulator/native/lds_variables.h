@@ -1,4 +1,4 @@
-/* Accesses to LDS outside the variable that the source names: see units/shared_arrays.py. */
+/* Accesses to LDS outside the variable that the source names: see units/lds/shared_arrays.py. */
 #ifndef CUPYGEMM_LDS_VARIABLES_H
 #define CUPYGEMM_LDS_VARIABLES_H
 

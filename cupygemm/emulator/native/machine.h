@@ -1,6 +1,6 @@
 /* The state of a batch of waves as C sees it, and what every memory instruction needs of it.
  *
- * `struct machine` is mirrored by units/machine.py, field for field. A C function executes one
+ * units/memory/machine.py mirrors `struct machine`, field for field. A C function executes one
  * instruction for a list of waves, one wave after another and lane 0 first. It returns 0, or the
  * code of the fault that it stopped at, described in `struct fault`. */
 #ifndef CUPYGEMM_MACHINE_H
@@ -120,7 +120,7 @@ struct stretch {
 };
 
 /* The bytes of the variable in LDS that an instruction's source names; -1 if it may be any, but the
- * same in all lanes (units/shared_arrays.py). */
+ * same in all lanes (units/lds/shared_arrays.py). */
 struct named_access {
     int64_t pc, low, high;
 };

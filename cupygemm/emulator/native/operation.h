@@ -1,5 +1,5 @@
-/* A memory instruction with its operands resolved. units/operation.py mirrors `struct operation`,
- * field for field, and the enumerations. */
+/* A memory instruction with its operands resolved. units/memory/operation.py mirrors
+ * `struct operation`, field for field, and the enumerations. */
 #ifndef CUPYGEMM_OPERATION_H
 #define CUPYGEMM_OPERATION_H
 
@@ -39,8 +39,7 @@ enum atomic {
     CONDXCHG,
 };
 
-/* Registers are rows of the register files, -1 for
- * none. */
+/* Registers are rows of the register files, -1 for none. */
 struct operation {
     int32_t space, kind, format, atomic;
     int32_t dwords;  /* registers of one access */
@@ -57,7 +56,7 @@ struct operation {
     int32_t element_bits; /* of a transposing read */
     int32_t add_lane;     /* DS: the address is M0 + 4 * lane */
     int32_t coherent;     /* goes past the caches: an atomic load or store */
-    int32_t updates;      /* stores what was read there, plus something (units/updates.py) */
+    int32_t updates;      /* stores what was read there, plus something (units/memory/updates.py) */
     int64_t offset, offset2;
     uint32_t m0_mask;     /* bits of M0 that are an LDS address */
     uint32_t constant;    /* added to a buffer address with SOFFSET */

@@ -1,7 +1,7 @@
 /* What memory instructions cost, counted from their addresses: LDS bank conflicts and cache
  * lines.
  *
- * LDS serves the lanes in phases (units/lds_profile.py has the tables). Within a phase each bank
+ * LDS serves the lanes in phases (units/lds/profile.py has the tables). Within a phase each bank
  * gives one dword per cycle, and lanes that want the same dword share it, except in an atomic:
  * so a phase costs as many cycles as its busiest bank has distinct dwords, and 1 if none. */
 #include "lines.h"

@@ -3,7 +3,7 @@
  *
  *     SCALAR2(s_add_u32, u32, u32, r = a + b, scc = a + b < a)
  *
- * defines sop_s_add_u32, which units/native_alu.py finds by its name. The type of the result is
+ * defines sop_s_add_u32, which units/native/alu.py finds by its name. The type of the result is
  * u64; its low half is what a 32-bit destination receives. A comparison states SCC alone. */
 #ifndef CUPYGEMM_SALU_H
 #define CUPYGEMM_SALU_H

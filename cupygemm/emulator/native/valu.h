@@ -3,7 +3,7 @@
  *
  *     OP2(v_add_u32, u32, u32, u32, a + b)
  *
- * defines op_v_add_u32, which units/native_alu.py finds by its name: an operation needs no further
+ * defines op_v_add_u32, which units/native/alu.py finds by its name: an operation needs no further
  * entry. Its sources are called a, b and c. `i` is the number of the lane. The types are those that
  * have a GET and a PUT below. f16 values are held as f32; `bit` is one of a lane mask. */
 #ifndef CUPYGEMM_VALU_H

@@ -229,7 +229,7 @@ DIV_FMAS(f64)
 static inline i32 field_f32(f32 a) { return (i32)(bits_f32(a) >> 23 & 0xFF); }
 static inline i32 field_f64(f64 a) { return (i32)(bits_f64(a) >> 52 & 0x7FF); }
 
-/* v_div_scale: which case holds, see units/vector_division.py. */
+/* v_div_scale: which case holds, see units/vector/division.py. */
 enum scaling { NOT_A_NUMBER, NEAR_MAXIMUM, SUBNORMAL, BOTH, DOWN, SMALL_QUOTIENT, UP, UNSCALED };
 
 /* Whether |s2 / s1| < 2**lowest: compare the mantissas if the exponents are equal. */

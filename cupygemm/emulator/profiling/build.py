@@ -17,7 +17,7 @@ from cupygemm.emulator.profiling.counts import GlobalCounts, LdsCounts
 from cupygemm.emulator.profiling.kernel_profile import InstructionProfile, KernelProfile
 from cupygemm.emulator.profiling.timing.model import model
 from cupygemm.emulator.profiling.timing.workload import build_workload
-from cupygemm.emulator.units.polling import polls_of
+from cupygemm.emulator.units.lds.polling import polls_of
 
 if TYPE_CHECKING:
     from cupygemm.emulator.code_object import CodeObject, Kernel

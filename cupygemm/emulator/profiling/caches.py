@@ -30,8 +30,8 @@ from cupygemm.emulator.memory.host_memory import reserve
 from cupygemm.emulator.native import library
 from cupygemm.emulator.profiling.parts import PARTS, CacheGeometry
 from cupygemm.emulator.targets import Target
-from cupygemm.emulator.units.machine import c_function, machine_of, wave_list
-from cupygemm.emulator.units.operation import Operation
+from cupygemm.emulator.units.memory.machine import c_function, machine_of, wave_list
+from cupygemm.emulator.units.memory.operation import Operation
 from cupygemm.emulator.waves.state import Group, State
 
 _PAGE = 4096

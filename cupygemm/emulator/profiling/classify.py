@@ -14,7 +14,7 @@ from cupygemm.emulator.isa.instruction import Instruction
 from cupygemm.emulator.profiling.occupancy import SIMDS
 from cupygemm.emulator.profiling.parts import PARTS
 from cupygemm.emulator.targets import TARGETS
-from cupygemm.emulator.units.matrix import Shape
+from cupygemm.emulator.units.matrix.unit import Shape
 from cupygemm.emulator.waves.state import LANES
 
 CATEGORIES = (

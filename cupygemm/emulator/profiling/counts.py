@@ -110,7 +110,7 @@ class LdsCounts:
     bytes : int
         Bytes that the active lanes requested.
     cycles : int
-        Cycles of the LDS pipe, by the phase tables of `units.lds_profile`; at least one per phase.
+        Cycles of the LDS pipe, by the phase tables of `units.lds.profile`; at least one per phase.
     conflict_cycles : int
         The cycles among them that bank conflicts add.
     capacity : int

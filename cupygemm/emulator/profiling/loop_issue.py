@@ -29,7 +29,7 @@ from dataclasses import dataclass, field
 from cupygemm.emulator.isa.instruction import Instruction
 from cupygemm.emulator.profiling.classify import category, matrix_cycles
 from cupygemm.emulator.targets import TARGETS
-from cupygemm.emulator.units.lds_profile import phases
+from cupygemm.emulator.units.lds.profile import phases
 from cupygemm.emulator.waves.state import LANES
 
 SLOT = 4

@@ -27,8 +27,8 @@ from cupygemm.emulator.profiling.occupancy import occupancy
 from cupygemm.emulator.profiling.sampling import choose, scaled
 from cupygemm.emulator.profiling.timing.trace import Trace
 from cupygemm.emulator.programs.program import CheckedStep, Program
-from cupygemm.emulator.units.lds_profile import ConflictCounter
-from cupygemm.emulator.units.machine import NativeStep
+from cupygemm.emulator.units.lds.profile import ConflictCounter
+from cupygemm.emulator.units.memory.machine import NativeStep
 from cupygemm.emulator.waves.entry import Entry
 from cupygemm.emulator.waves.state import LANES, Group, State
 

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from cupygemm.emulator.code_object.control_flow import Loop, Node, dominators
 from cupygemm.emulator.isa.instruction import EXEC, VCC, Instruction
 from cupygemm.emulator.profiling.classify import category
-from cupygemm.emulator.units.scc import reads_scc, writes_scc
+from cupygemm.emulator.units.scalar.scc import reads_scc, writes_scc
 from cupygemm.emulator.waves.marks import SCC
 
 _EXEC, _SCC = 3 << EXEC, 1 << SCC

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 
 from cupygemm.emulator.code_object.control_flow import Loop, Node, dominates, predecessors
 from cupygemm.emulator.isa.instruction import LITERAL, Instruction, Operand
-from cupygemm.emulator.units.scc import writes_scc
+from cupygemm.emulator.units.scalar.scc import writes_scc
 
 _MOST = 1 << 16
 _COMPARE = re.compile(r"s_cmp(k?)_(lt|le|gt|ge|eq|lg)_([iu])32")

@@ -11,9 +11,9 @@ from typing import NamedTuple
 from cupygemm.emulator.definedness.lanes import looked_at
 from cupygemm.emulator.isa.instruction import Instruction
 from cupygemm.emulator.targets import TARGETS
-from cupygemm.emulator.units import native_alu
-from cupygemm.emulator.units.native_form import NativeAlu
-from cupygemm.emulator.units.scc import reads_scc, writes_scc
+from cupygemm.emulator.units.native import alu
+from cupygemm.emulator.units.native.form import NativeAlu
+from cupygemm.emulator.units.scalar.scc import reads_scc, writes_scc
 from cupygemm.emulator.waves.entry import Counter, counter_of
 from cupygemm.emulator.waves.marks import SCC
 
@@ -55,7 +55,7 @@ def facts_of(inst: Instruction, target: str) -> Facts:
     """Return the facts of an instruction on a target."""
     control, form, binds = _control(inst.mnemonic), None, "now"
     if not control and inst.encoding.startswith(_ALU):
-        form = native_alu.bind(inst, TARGETS[target])
+        form = alu.bind(inst, TARGETS[target])
     if form is not None and not any(op.kind == "special" for op in inst.src):
         binds = "later"
     elif control in _WITHOUT_STEP:

@@ -1,7 +1,7 @@
 """The native form of a program: one record per instruction, which the C run loop executes.
 
 `NativeProgram` mirrors ``struct instruction`` of native/loop.h. An instruction has a native form if
-its memory operation or its matrix record exists anyway, if `units.native_alu` has one for it, or if
+its memory operation or its matrix record exists anyway, if `units.native.alu` has one for it, or if
 the loop executes it by itself (branches, waits, barriers). Any other is left to Python.
 """
 
@@ -15,15 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cupygemm.emulator.programs.facts import SCALAR_WORDS, VECTOR_WORDS
-from cupygemm.emulator.units.machine import NativeStep
-from cupygemm.emulator.units.matrix_step import MatrixStep
-from cupygemm.emulator.units.scalar_control import IGNORED
+from cupygemm.emulator.units.matrix.step import MatrixStep
+from cupygemm.emulator.units.memory.machine import NativeStep
+from cupygemm.emulator.units.scalar.control import IGNORED
 from cupygemm.emulator.units.structures import members
 from cupygemm.emulator.waves.state import GPR_INDEX, VSKIP
 
 if TYPE_CHECKING:
     from cupygemm.emulator.programs.facts import Facts
-    from cupygemm.emulator.units.native_form import NativeAlu
+    from cupygemm.emulator.units.native.form import NativeAlu
     from cupygemm.emulator.waves.entry import Entry
 
 _ACTIONS = """

@@ -17,7 +17,7 @@ from cupygemm.emulator.programs.facts import facts_of
 from cupygemm.emulator.programs.native_program import NativeProgram
 from cupygemm.emulator.targets import Target
 from cupygemm.emulator.units import bind
-from cupygemm.emulator.units.updates import FAR, is_store, updates
+from cupygemm.emulator.units.memory.updates import FAR, is_store, updates
 from cupygemm.emulator.waves.entry import Entry
 from cupygemm.emulator.waves.reports import instruction_at
 from cupygemm.emulator.waves.state import Group, State

@@ -43,7 +43,7 @@ def bind(inst: Instruction, target: Target) -> Step:
         No unit implements the instruction.
     """
     name = _UNITS[inst.encoding]
-    unit = import_module(f"cupygemm.emulator.units.{name}")
+    unit = import_module(f"cupygemm.emulator.units.{name}.unit")
     step: Step | None = unit.bind(inst, target)
     if step is None:
         raise UnsupportedInstruction(f"{inst.text}: not emulated on {target.name}")

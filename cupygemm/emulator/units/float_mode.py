@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from cupygemm.emulator.isa.instruction import Instruction
-from cupygemm.emulator.units import vector_native
-from cupygemm.emulator.units.vector_native import NEAREST, Array
+from cupygemm.emulator.units.vector import functions
+from cupygemm.emulator.units.vector.functions import NEAREST, Array
 
 Finish = Callable[[Array, int], Array]
 
@@ -56,7 +56,7 @@ def rounding(mode: int) -> Iterator[None]:
     if mode == NEAREST:
         yield
         return
-    set_rounding = vector_native.function("set_rounding")
+    set_rounding = functions.function("set_rounding")
     set_rounding(mode)
     try:
         yield
@@ -134,8 +134,8 @@ def clamp_unit(value: Array, mode: int) -> Array:
 
 def _finish_half(value: Array, mode: int) -> Array:
     if mode & (DOUBLE | FP16_OVFL) == DEFAULT & DOUBLE:
-        return vector_native.float_to_half(value)
-    half = vector_native.float_to_half(value, rounding_of(mode, "f16"))
+        return functions.float_to_half(value)
+    half = functions.float_to_half(value, rounding_of(mode, "f16"))
     if mode & FP16_OVFL:  # an overflow becomes the largest number; a true Inf stays
         overflown = (half & np.uint16(0x7FFF) == 0x7C00) & np.isfinite(value)
         half = np.where(overflown, half - np.uint16(1), half)

@@ -19,7 +19,7 @@ from cupygemm.emulator.targets import Target
 from cupygemm.emulator.units import float_mode
 from cupygemm.emulator.units.constants import FLOATS, WIDTH
 from cupygemm.emulator.units.operands import Fetch, destination, kind_of, source
-from cupygemm.emulator.units.vector_native import Array
+from cupygemm.emulator.units.vector.functions import Array
 from cupygemm.emulator.waves.state import Group
 
 Function = Callable[..., Any]

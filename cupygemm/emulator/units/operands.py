@@ -20,7 +20,6 @@ from cupygemm.emulator.isa.instruction import (
     Instruction,
     Operand,
 )
-from cupygemm.emulator.units import dpp
 from cupygemm.emulator.units.constants import (
     APERTURES,
     EXECZ,
@@ -30,7 +29,8 @@ from cupygemm.emulator.units.constants import (
     WIDTH,
     constant_bits,
 )
-from cupygemm.emulator.units.vector_native import Array, half_to_float
+from cupygemm.emulator.units.vector import dpp
+from cupygemm.emulator.units.vector.functions import Array, half_to_float
 from cupygemm.emulator.waves.state import Group, unpack_mask
 
 Fetch = Callable[[Group], Array]

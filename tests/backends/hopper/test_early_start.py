@@ -10,11 +10,12 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from cupygemm._backends.hopper import enqueue, product
+from cupygemm._backends.hopper import product
+from cupygemm._backends.hopper.choice.early_start import starts_early
+from cupygemm._backends.hopper.choice.tile_shapes import CONFIGS, NARROW_CONFIGS
 from cupygemm._backends.hopper.config import HopperArch
-from cupygemm._backends.hopper.early_start import starts_early
+from cupygemm._backends.hopper.cuda import enqueue
 from cupygemm._backends.hopper.plan import choose
-from cupygemm._backends.hopper.tile_shapes import CONFIGS, NARROW_CONFIGS
 from tests.backends.hopper.test_hopper_config import ARCH
 from tests.backends.hopper.test_hopper_plan import layout_of
 

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-from cupygemm._backends.hopper import plan, select
-from cupygemm._backends.hopper.compile import Cubin
+from cupygemm._backends.hopper import plan
+from cupygemm._backends.hopper.choice import select
+from cupygemm._backends.hopper.compilation.compile import Cubin
 from cupygemm._backends.protocol import DeviceProperties
 from cupygemm._backends.registry import backends_for
 from cupygemm._request.layout import contiguous

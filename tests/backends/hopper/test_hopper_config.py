@@ -6,10 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from cupygemm._backends.hopper.check import check
-from cupygemm._backends.hopper.config import SHARED_BYTES, HopperArch, step_group
-from cupygemm._backends.hopper.orientation import transposed
-from cupygemm._backends.hopper.tile_shapes import (
+from cupygemm._backends.hopper.choice.check import check
+from cupygemm._backends.hopper.choice.orientation import transposed
+from cupygemm._backends.hopper.choice.tile_shapes import (
     CONFIGS,
     NARROW_CONFIGS,
     PART_CONFIGS,
@@ -17,6 +16,7 @@ from cupygemm._backends.hopper.tile_shapes import (
     configs_for,
     transposed_widths,
 )
+from cupygemm._backends.hopper.config import SHARED_BYTES, HopperArch, step_group
 from cupygemm._records.problem import Epilogue, GemmProblem
 
 ARCH = HopperArch()

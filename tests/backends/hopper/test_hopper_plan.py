@@ -8,20 +8,30 @@ import numpy as np
 import pytest
 
 from cupygemm._backends.hopper.backend import HopperBackend
-from cupygemm._backends.hopper.block_scales import SCALE_ARGS
-from cupygemm._backends.hopper.copies import PAD_ARGS, SPLIT_ARGS, TRANSPOSE_ARGS, OperandCopy
-from cupygemm._backends.hopper.cost import kernel_cost
-from cupygemm._backends.hopper.cost_memory import memory_cycles
-from cupygemm._backends.hopper.cost_shapes import row_bytes, shapes_of
-from cupygemm._backends.hopper.grouped import CAPACITIES, choose_groups, grouped_args
-from cupygemm._backends.hopper.launch import ADD_ARGS, FINISH_ARGS, HOPPER_ARGS, MIRROR_ARGS
-from cupygemm._backends.hopper.orientation import as_computed
+from cupygemm._backends.hopper.choice.orientation import as_computed
+from cupygemm._backends.hopper.choice.tile_shapes import CONFIGS, TRANSPOSED_CONFIGS, configs_for
+from cupygemm._backends.hopper.compilation.source import add_text
+from cupygemm._backends.hopper.cost.memory import memory_cycles
+from cupygemm._backends.hopper.cost.model import kernel_cost
+from cupygemm._backends.hopper.cost.shapes import row_bytes, shapes_of
+from cupygemm._backends.hopper.launch import (
+    ADD_ARGS,
+    FINISH_ARGS,
+    HOPPER_ARGS,
+    MIRROR_ARGS,
+)
+from cupygemm._backends.hopper.operands.copies import (
+    PAD_ARGS,
+    SPLIT_ARGS,
+    TRANSPOSE_ARGS,
+    OperandCopy,
+)
+from cupygemm._backends.hopper.operands.stack import TmaStack
+from cupygemm._backends.hopper.other_products.block_scales import SCALE_ARGS
+from cupygemm._backends.hopper.other_products.grouped import CAPACITIES, choose_groups, grouped_args
+from cupygemm._backends.hopper.other_products.triangle import choose_triangle
 from cupygemm._backends.hopper.plan import choose
 from cupygemm._backends.hopper.requests import place_request, supports_types
-from cupygemm._backends.hopper.source import add_text
-from cupygemm._backends.hopper.stack import TmaStack
-from cupygemm._backends.hopper.tile_shapes import CONFIGS, TRANSPOSED_CONFIGS, configs_for
-from cupygemm._backends.hopper.triangle import choose_triangle
 from cupygemm._backends.protocol import DeviceProperties
 from cupygemm._backends.registry import backends_for
 from cupygemm._build.flatten import device_source

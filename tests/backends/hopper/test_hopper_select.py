@@ -9,26 +9,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cupygemm._backends.hopper import correction
-from cupygemm._backends.hopper.check import check
-from cupygemm._backends.hopper.config import step_group
-from cupygemm._backends.hopper.cost import kernel_cost
-from cupygemm._backends.hopper.cost_fixed import fixed_costs
-from cupygemm._backends.hopper.cost_shapes import shapes_of
-from cupygemm._backends.hopper.grouped import choose_config
-from cupygemm._backends.hopper.launch import launch_grid
-from cupygemm._backends.hopper.orientation import as_computed
-from cupygemm._backends.hopper.select import (
+from cupygemm._backends.hopper.choice.check import check
+from cupygemm._backends.hopper.choice.orientation import as_computed
+from cupygemm._backends.hopper.choice.select import (
     best_in_one_order,
     in_other_orders,
     select,
     sums_in_one_order,
 )
-from cupygemm._backends.hopper.tile_shapes import (
+from cupygemm._backends.hopper.choice.tile_shapes import (
     CONFIGS,
     configs_for_product,
     transposed_widths,
 )
+from cupygemm._backends.hopper.config import step_group
+from cupygemm._backends.hopper.cost import correction
+from cupygemm._backends.hopper.cost.fixed import fixed_costs
+from cupygemm._backends.hopper.cost.model import kernel_cost
+from cupygemm._backends.hopper.cost.shapes import shapes_of
+from cupygemm._backends.hopper.launch import launch_grid
+from cupygemm._backends.hopper.other_products.grouped import choose_config
 from cupygemm._records.problem import Epilogue
 from tests.backends.hopper.test_hopper_config import ARCH, PROBLEM
 

@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 
 from cupygemm._backends.hopper.backend import HopperBackend, config_of
+from cupygemm._backends.hopper.compilation.source import small_text
 from cupygemm._backends.hopper.config import HopperArch, HopperConfig
-from cupygemm._backends.hopper.small import SmallConfig, check_small
-from cupygemm._backends.hopper.small_select import (
+from cupygemm._backends.hopper.small.select import (
     SMALL_CONFIGS,
     other_cycles,
     select_small,
     small_candidates,
 )
-from cupygemm._backends.hopper.source import small_text
+from cupygemm._backends.hopper.small_config import SmallConfig, check_small
 from cupygemm._records.problem import GemmProblem
 from cupygemm._tuning.product import Product
 

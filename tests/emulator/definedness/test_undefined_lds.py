@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cupygemm.emulator.units.machine import machine_of
+from cupygemm.emulator.units.memory.machine import machine_of
 from cupygemm.emulator.waves.marks import marks_of
 from cupygemm.emulator.waves.state import LANES, State
 from tests.emulator.harness import assemble, make_state, run, set_exec

@@ -13,7 +13,7 @@ import pytest
 from cupygemm import emulator
 from cupygemm.emulator.diagnostics import checking
 from cupygemm.emulator.diagnostics.checking import CHECKS, GROUPS, Policy, policy
-from cupygemm.emulator.units.faults import CHECK_OF, FaultCode
+from cupygemm.emulator.units.memory.faults import CHECK_OF, FaultCode
 
 ROOT = Path(__file__).resolve().parents[3]
 

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from cupygemm.emulator.native import library
-from cupygemm.emulator.units import lds_profile, machine, operation, structures
+from cupygemm.emulator.units import structures
+from cupygemm.emulator.units.lds import profile as lds_profile
+from cupygemm.emulator.units.memory import machine, operation
 from cupygemm.emulator.waves.state import LANES, State
 from tests.emulator.harness import HostMemory, assemble, make_state, run, set_exec, set_v64
 

@@ -9,7 +9,7 @@ import pytest
 
 from cupygemm.emulator.errors import UnsupportedInstruction
 from cupygemm.emulator.isa.instruction import M0
-from cupygemm.emulator.units import dpp
+from cupygemm.emulator.units.vector import dpp
 from cupygemm.emulator.waves.state import State
 from tests.emulator.harness import assemble_all, set_exec
 from tests.emulator.vector_cases import M32, execute, fresh_state, put

@@ -9,7 +9,7 @@ import pytest
 
 from cupygemm.emulator.errors import Fault
 from cupygemm.emulator.isa.instruction import Instruction
-from cupygemm.emulator.units.machine import machine_of
+from cupygemm.emulator.units.memory.machine import machine_of
 from cupygemm.emulator.waves.state import LANES, State
 from tests.emulator.harness import assemble, barrier, make_state, run, set_exec
 

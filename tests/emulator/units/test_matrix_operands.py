@@ -14,7 +14,9 @@ from cupygemm.emulator.errors import UnsupportedInstruction
 from cupygemm.emulator.isa.instruction import Instruction
 from cupygemm.emulator.native import library
 from cupygemm.emulator.targets import TARGETS
-from cupygemm.emulator.units import bind, matrix, matrix_step
+from cupygemm.emulator.units import bind
+from cupygemm.emulator.units.matrix import step
+from cupygemm.emulator.units.matrix import unit as matrix
 from cupygemm.emulator.waves.state import Group
 from tests.emulator.harness import assemble, assemble_all, make_state, run, set_exec
 from tests.emulator.mfma_cases import find, instruction, small_integers
@@ -168,8 +170,8 @@ def test_many_waves_are_shared_among_threads(
     a, b, packed_a, packed_b = operands(BF16, waves)
     state = make_state(waves=waves)
     state.vgpr[64:66], state.vgpr[96:98] = packed_a, packed_b
-    monkeypatch.setattr(matrix_step, "_MACS_PER_THREAD", 16 * 16 * 16 * 5)
-    monkeypatch.setattr(matrix_step, "_helpers", lambda: (executor, 3))
+    monkeypatch.setattr(step, "_MACS_PER_THREAD", 16 * 16 * 16 * 5)
+    monkeypatch.setattr(step, "_helpers", lambda: (executor, 3))
     count = len(range(waves)[chosen]) if isinstance(chosen, slice) else len(chosen)
     with ThreadPoolExecutor(2) as executor:
         bind(instruction(BF16), state.target)(Group(state, chosen, count))

@@ -20,8 +20,9 @@ from cupygemm.emulator.errors import Fault, UnsupportedInstruction
 from cupygemm.emulator.isa.decode import decode
 from cupygemm.emulator.isa.instruction import Instruction
 from cupygemm.emulator.targets import TARGETS as TARGET_RECORDS
-from cupygemm.emulator.units import bind, native_alu
-from cupygemm.emulator.units.machine import machine_of
+from cupygemm.emulator.units import bind
+from cupygemm.emulator.units.memory.machine import machine_of
+from cupygemm.emulator.units.native import alu
 from cupygemm.emulator.waves.state import State
 from tests.emulator.harness import set_exec
 from tests.emulator.listing import TARGETS, entries
@@ -134,7 +135,7 @@ def start(state: State, target: str, mode: int) -> None:
     set_exec(state, MASKS)
 
 
-def differences(inst: Instruction, state: State, native: native_alu.NativeAlu) -> list[str]:
+def differences(inst: Instruction, state: State, native: alu.NativeAlu) -> list[str]:
     """Run both paths and describe what differs."""
     mode = MODES[inst.raw % len(MODES)]
     if mode & native.mode_mask != native.mode_value:
@@ -160,7 +161,7 @@ def differences(inst: Instruction, state: State, native: native_alu.NativeAlu) -
     return found
 
 
-def run_natively(state: State, native: native_alu.NativeAlu) -> None:
+def run_natively(state: State, native: alu.NativeAlu) -> None:
     machine = machine_of(state)
     function = ALU(native.function)
     for wave in range(state.num_waves):
@@ -174,7 +175,7 @@ def check(inst: Instruction, state: State, seed: str, count: int) -> tuple[int, 
             bind(other, state.target)
         except UnsupportedInstruction:
             continue
-        native = native_alu.bind(other, state.target)
+        native = alu.bind(other, state.target)
         if native is None:
             continue
         tested += 1
@@ -230,7 +231,7 @@ v_qsad_pk_u16_u8 v_screen_partition_4se_b32 v_trig_preop_f64
 
 def has_native_form(inst: Instruction) -> bool:
     target = TARGET_RECORDS[inst.target]
-    return any(native_alu.bind(other, target) for other in variations(inst, inst.text, 8))
+    return any(alu.bind(other, target) for other in variations(inst, inst.text, 8))
 
 
 def test_only_rare_instructions_have_no_native_form() -> None:

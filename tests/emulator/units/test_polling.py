@@ -8,7 +8,7 @@ from cupygemm.emulator import run
 from cupygemm.emulator.device import Memory
 from cupygemm.emulator.errors import KernelFault
 from cupygemm.emulator.targets import TARGETS
-from cupygemm.emulator.units.polling import polls_of
+from cupygemm.emulator.units.lds.polling import polls_of
 from tests.emulator.assembly import load_kernel
 
 WAITS = """

@@ -10,7 +10,7 @@ import pytest
 from cupygemm import emulator
 from cupygemm.emulator.errors import KernelFault, KernelWarning
 from cupygemm.emulator.runtime.compile import compile_program
-from cupygemm.emulator.units.shared_arrays import _named
+from cupygemm.emulator.units.lds.shared_arrays import _named
 
 THREADS = 128
 STENCIL = """

@@ -13,7 +13,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from cupygemm.emulator.units.vector_division import two_over_pi
+from cupygemm.emulator.units.vector.division import two_over_pi
 from tests.emulator import float_reference as ref
 from tests.emulator.float_reference import NAN, canonical, value
 from tests.emulator.harness import assemble_all

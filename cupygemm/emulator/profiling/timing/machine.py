@@ -10,7 +10,7 @@ LLVM
     and branches (SISchedule.td).
 SH
     nod-ai's amd-shark-ai, "AMDGPU kernel optimization guide": a SIMD sends 16 addresses per cycle
-    to LDS, and LDS answers in phases (`units.lds_profile`).
+    to LDS, and LDS answers in phases (`units.lds.profile`).
 MT4G
     The report of MT4G, the memory topology tool of TU Munich, on an MI300X (August 2025): latencies
     of LDS 51, vL1D 116, L2 288, L2 and its miss 497, memory 900, scalar cache and its miss 172

@@ -19,7 +19,7 @@ from cupygemm.emulator.isa.instruction import Instruction
 from cupygemm.emulator.profiling.classify import category
 from cupygemm.emulator.profiling.timing.machine import TimingMachine
 from cupygemm.emulator.targets import TARGETS
-from cupygemm.emulator.units.matrix import Shape
+from cupygemm.emulator.units.matrix.unit import Shape
 from cupygemm.emulator.waves.entry import counter_of
 from cupygemm.emulator.waves.state import LANES
 

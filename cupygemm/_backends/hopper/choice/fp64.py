@@ -1,0 +1,95 @@
+"""Products of fp64: when cuBLAS's is faster than that of a kernel of this library.
+
+Both run on the same tensor cores and are bound by them, or by the GPU's power. Ours wins where the
+operands' rows do not begin at multiples of 16 bytes, which takes a third of cuBLAS's speed, and in
+batches of matrices that are not small. cuBLAS has smaller tiles, which leave fewer SMs idle in a
+small product, and takes less time for the largest. Products with an epilogue are ours always: it
+costs them little.
+
+cuBLAS's time is that of the busiest SM, for the best of its tiles and parts of k.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from cupygemm._backends.hopper.choice.select import HopperSelection
+from cupygemm._backends.hopper.config import TMA_BYTES, HopperArch
+from cupygemm._backends.hopper.cost.constants import FP64
+from cupygemm._backends.hopper.cost.memory import memory_cycles
+from cupygemm._backends.hopper.cost.parameters import Fp64Constants
+from cupygemm._backends.hopper.cost.shapes import shapes_of
+from cupygemm._records.problem import GemmProblem
+
+POWER = 0.12
+"""By how much our kernels exceed their modelled time in long products, where cuBLAS's keep to it.
+
+Measured on an H200, driver 580.159.04, on 2026-11-23.
+"""
+_SHORT, _LONG = 2e10, 1.4e11  # arithmetic operations
+_ROUND, _SPLIT = 2000.0, 6000.0  # cycles of a round of tiles besides its products, and of a sum
+_ALONE = 0.93  # of the rate of an SM's tensor cores, with a single tile
+_LEAST_PART = 128  # of k
+_TILES = np.array(
+    [
+        (m, n, split)
+        for m, n in ((64, 128), (128, 64), (64, 64), (64, 32), (32, 64), (32, 32))
+        for split in (1, 2, 3, 4, 6, 8, 12, 16, 32)
+    ],
+    float,
+).T
+"""cuBLAS's tiles, rows and columns, and the parts of k."""
+
+
+def require(problem: GemmProblem, selection: HopperSelection, arch: HopperArch) -> None:
+    """Raise ValueError where cuBLAS is to compute a product of fp64.
+
+    Parameters
+    ----------
+    problem : GemmProblem
+        A product of fp64 operands.
+    selection : HopperSelection
+        The selection of its kernel; without a ranking if `tune` has measured it.
+    arch : HopperArch
+    """
+    if problem.epilogue is not None or selection.ranking is None:
+        return
+    ours = selection.cycles * (1 + POWER * _long(problem)) + copy_cycles(problem)
+    cublas = cublas_cycles(problem, arch)
+    if cublas < ours:
+        raise ValueError(
+            f"cuBLAS multiplies fp64 in {cublas:.0f} cycles, and tiles of "
+            f"{selection.config.tile_m}x{selection.config.tile_n} take {ours:.0f} (modelled)"
+        )
+
+
+def cublas_cycles(problem: GemmProblem, arch: HopperArch, constants: Fp64Constants = FP64) -> float:
+    """Return how long cuBLAS takes for a product of fp64."""
+    rate = constants.fma_per_clock_of_batches if problem.batch else constants.fma_per_clock
+    if min(problem.a_align, problem.b_align) < TMA_BYTES:
+        rate /= constants.unaligned
+    busiest = problem.flops / 2 / (rate * arch.num_sms)
+    if not problem.batch:
+        tiles_m, tiles_n, splits = _TILES
+        tiles = np.ceil(problem.m / tiles_m) * np.ceil(problem.n / tiles_n)
+        rounds = np.ceil(tiles * splits / arch.num_sms)
+        steps = np.ceil(problem.k / splits)
+        alone = np.where(rounds == 1, _ALONE, 1.0)
+        cycles = rounds * (tiles_m * tiles_n * steps / (rate * alone) + _ROUND)
+        cycles += np.where(splits > 1, _SPLIT, 0.0)
+        busiest = float(cycles[steps >= np.minimum(problem.k, _LEAST_PART)].min())
+    return constants.launch + max(busiest, float(memory_cycles(shapes_of(problem))))
+
+
+def _long(problem: GemmProblem) -> float:
+    """Return from 0 to 1 how much a product is slowed by the limit of power."""
+    return min(1.0, max(0.0, math.log2(problem.flops / _SHORT) / math.log2(_LONG / _SHORT)))
+
+
+def copy_cycles(problem: GemmProblem, constants: Fp64Constants = FP64) -> float:
+    """Return how long the copies of operands take that TMA cannot read."""
+    rows = problem.m if problem.a_align < TMA_BYTES else 0
+    rows += problem.n if problem.b_align < TMA_BYTES else 0
+    return 16 * rows * problem.k * problem.num_batches / constants.copy_bytes_per_clock

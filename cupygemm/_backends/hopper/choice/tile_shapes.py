@@ -1,0 +1,381 @@
+"""The configurations of Hopper's kernels that are built: tiles, rings and clusters.
+
+`CONFIGS` is for 16-bit operands; operands of 8 and 32 bits use the same rows with as many bytes of
+k. `NARROW_CONFIGS` and `TRANSPOSED_CONFIGS` have widths in between, and the latter compute the
+transpose of C. `transposed_widths` has every width of some tiles, so that one of them fills the SMs
+evenly. `F64_CONFIGS` is for fp64. The selector ranks the configurations, and splits k.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import replace
+
+from cupygemm._backends.config_table import ConfigTable
+from cupygemm._backends.hopper.choice.check import check_registers, check_tall_tiles
+from cupygemm._backends.hopper.choice.tile_rows import config_of, part_config_of, widths_of
+from cupygemm._backends.hopper.config import FLOAT8, HopperConfig
+from cupygemm._records.dtypes import ITEMSIZE, DType
+from cupygemm._records.problem import GemmProblem
+
+PROMOTED: tuple[DType, ...] = (*FLOAT8, "tf32x3")
+"""Operands whose sums the tensor cores would keep less exactly than requested: in 14 bits, or, if
+fp32 is requested, without rounding."""
+
+
+CONFIGS = ConfigTable(
+    "CONFIGS",
+    config_of,
+    """
+    tile_m  tile_n  tile_k  num_consumers  num_stages  epilogue_buffers  cluster_m  cluster_n
+       128     256      64              2           4                 2          1          1
+       128     256      64              2           4                 2          2          1
+       256     128      64              2           4                 2          1          1
+       256     128      64              2           4                 2          1          2
+       128     128      64              2           6                 2          2          1
+       128     128      64              2           6                 2          1          2
+       128     128      64              2           6                 2          1          1
+       128     128      64              2           6                 2          1          4
+       128     128      64              2           6                 2          4          1
+       128     128      64              2           6                 2          2          4
+       128     192      64              2           4                 2          1          1
+       128     192      64              2           4                 2          2          1
+       128     192      64              2           4                 2          1          2
+       192     128      64              3           4                 2          1          1
+       192     128      64              3           4                 2          2          1
+       192     192      64              3           4                 1          2          1
+       256     128      64              2           4                 2          2          1
+       128     256      64              2           4                 2          1          2
+        64      64      64              1          12                 2          2          1
+        64      64      64              1          12                 2          2          2
+        64      64     128              1           6                 1          2          2
+        64      64     128              1           6                 1          2          4
+        64     128      64              1           8                 2          2          2
+        64     128      64              1           8                 2          1          4
+        64     128     128              1           4                 2          1          1
+       128      64     128              2           4                 2          1          1
+       128      64     128              2           4                 2          1          4
+       128     128      64              2           6                 2          2          2
+        64     128      64              1           8                 2          2          1
+        64     128      64              1           8                 2          1          1
+        64     128      64              1           8                 2          4          1
+        64     128      64              1           8                 2          4          2
+       128      64      64              2           8                 2          1          1
+       128      64      64              2           8                 2          2          1
+       128      64      64              2           8                 2          1          4
+        64      64      64              1          13                 1          1          1
+        64      64      64              1          13                 1          2          4
+        64      64      64              1          12                 2          4          1
+        64      64     128              1           6                 1          1          1
+        64      64     128              1           6                 1          1          2
+        64      64     128              1           6                 1          1          4
+    """,
+)
+"""Configurations for operands of 16 bits that store C as it lies."""
+NARROW_CONFIGS = ConfigTable(
+    "NARROW_CONFIGS",
+    config_of,
+    """
+    tile_m  tile_n  tile_k  num_consumers  num_stages  epilogue_buffers  cluster_m  cluster_n
+        64      32      64              1          13                 2          1          1
+        64      32      64              1          13                 2          1          2
+        64      32      64              1          13                 2          1          4
+        64      96      64              1           8                 2          1          4
+        64      96      64              1           8                 2          2          1
+        64      96      64              1           8                 2          2          4
+        64      96      64              1           8                 2          4          1
+        64     160      64              1           6                 2          4          1
+        64     224      64              1           5                 2          4          1
+       128      96      64              2           6                 2          1          4
+       128     160      64              2           5                 1          1          2
+       128     160      64              2           5                 1          1          4
+       128     160      64              2           5                 1          2          1
+       128     160      64              2           5                 1          2          4
+       128     160      64              2           5                 1          4          1
+       128     224      64              2           4                 2          1          2
+       128     224      64              2           4                 2          2          1
+       192      96      64              3           5                 1          1          1
+       192      96      64              3           5                 1          1          4
+       192     160      64              3           4                 1          1          2
+       192     160      64              3           4                 1          2          1
+       256     160      64              2           3                 2          1          1
+        64      96      64              1           8                 2          1          1
+       128      96      64              2           6                 2          1          1
+       128      96      64              2           6                 2          1          2
+       128      96      64              2           6                 2          2          1
+       192     160      64              3           4                 1          1          1
+        64      48      64              1          13                 2          1          1
+        64      48      64              1          13                 2          1          4
+        64      80      64              1           8                 2          1          1
+        64      80      64              1           8                 2          2          1
+       128      80      64              2           6                 2          2          4
+        64     160      64              1           6                 2          1          1
+        64     160      64              1           6                 2          2          1
+        64     176      64              1           6                 2          4          1
+        64     192      64              1           6                 2          4          1
+       128     112      64              2           6                 2          2          1
+       128     144      64              2           5                 1          2          1
+       128     176      64              2           4                 2          2          1
+       128     208      64              2           4                 2          2          1
+       192     128      64              3           4                 2          1          2
+    """,
+)
+"""Like `CONFIGS`, for operands of 16 bits only; the last boxes of B and of C may be narrower."""
+TRANSPOSED_CONFIGS = ConfigTable(
+    "TRANSPOSED_CONFIGS",
+    functools.partial(config_of, transposed_c=True),
+    """
+    tile_m  tile_n  tile_k  num_consumers  num_stages  epilogue_buffers  cluster_m  cluster_n
+        64      16      64              1          13                 2          1          1
+        64      32      64              1          13                 2          4          1
+        64      48      64              1          13                 2          4          1
+        64      64      64              1          12                 2          1          4
+        64      80      64              1          11                 2          4          1
+        64      96      64              1          10                 2          1          2
+        64      96      64              1          10                 2          4          1
+        64     112      64              1           9                 2          1          4
+        64     152      64              1           7                 2          4          1
+       128      80      64              2           7                 2          1          4
+       128      96      64              2           6                 2          1          2
+       128      96      64              2           6                 2          1          4
+       128     104      64              2           6                 2          1          4
+       128     112      64              2           6                 2          1          2
+       128     112      64              2           6                 2          1          4
+       128     120      64              2           6                 2          1          2
+       128     136      64              2           6                 1          1          2
+       128     144      64              2           5                 2          1          2
+       128     144      64              2           6                 1          2          2
+       128     152      64              2           6                 1          1          2
+       128     160      64              2           5                 2          1          2
+       128     160      64              2           5                 2          2          1
+       128     160      64              2           5                 2          4          1
+       128     168      64              2           5                 2          1          2
+       128     168      64              2           5                 2          2          1
+       128     176      64              2           5                 2          2          1
+       128     184      64              2           5                 1          1          2
+       128     200      64              2           5                 1          2          1
+       128     208      64              2           4                 2          2          1
+       128     216      64              2           4                 2          1          1
+       128     224      64              2           4                 2          2          1
+       192      88      64              3           5                 2          1          4
+       192     136      64              3           4                 2          1          2
+       192     144      64              3           4                 2          1          2
+       192     152      64              3           4                 2          1          2
+       192     160      64              3           4                 1          1          2
+       192     176      64              3           4                 1          1          2
+       256     136      64              2           4                 1          1          2
+       256     152      64              2           4                 1          1          2
+       256     160      64              2           4                 1          1          2
+        64       8     256              1           5                 2          4          1
+        64      16     128              1          10                 2          1          1
+        64      16     128              1          10                 2          4          1
+        64      40      64              1          16                 2          1          1
+        64      64      64              1          13                 2          1          2
+        64      72      64              1          12                 2          1          2
+        64      72      64              1          12                 2          8          1
+        64      80      64              1          11                 2          1          2
+        64     104      64              1          10                 2          8          1
+        64     128      64              1           8                 2          1          2
+        64     160      64              1           7                 2          8          1
+       128      80      64              2           7                 2          1          2
+       128     104      64              2           6                 2          1          2
+        64      48      64              1          13                 2          1          2
+        64      56      64              1          13                 2          1          4
+        64      72      64              1           8                 2          1          1
+        64     216      64              1           5                 2          4          1
+       128      56      64              2           8                 2          1          4
+       128      88      64              2           6                 2          1          4
+       128      96      64              2           6                 2          4          1
+       192      88      64              3           5                 2          1          2
+       192      96      64              3           5                 1          1          2
+       128      32      64              2           9                 2          1          1
+    """,
+)
+"""Configurations for operands of 16 bits that compute the transpose of C."""
+TRANSPOSED_RANGES = ConfigTable(
+    "TRANSPOSED_RANGES",
+    widths_of,
+    """
+    tile_m  tile_k  cluster_m  cluster_n  least  most
+        64      64          1          1     24   208
+        64     128          1          1     24   104
+        64      64          1          2     48   208
+        64      64          8          1     64   216
+       128      64          1          1     48   208
+       128      64          1          2     80   208
+       128      64          4          1     80   208
+    """,
+)
+"""Widths of such tiles: the least and the most, in steps of 8. Wider ones spill if they are cut."""
+PING_PONG_CONFIGS = ConfigTable(
+    "PING_PONG_CONFIGS",
+    functools.partial(config_of, ping_pong=True),
+    """
+    tile_m  tile_n  tile_k  num_consumers  num_stages  epilogue_buffers  cluster_m  cluster_n
+       128     128      64              2           6                 2          1          1
+       128     128      64              2           6                 2          2          1
+       128     128      64              2           6                 2          1          2
+       128     128      64              2           6                 2          2          2
+       128     144      64              2           5                 1          1          2
+       128     160      64              2           5                 1          2          1
+       128     160      64              2           5                 1          1          2
+        64     256      64              2           4                 2          1          1
+       128     112      64              2           6                 2          1          2
+       128     176      64              2           5                 2          1          2
+       128     192      64              2           4                 2          1          2
+    """,
+)
+"""Configurations for operands of 16 bits whose consumers take turns at whole tiles."""
+TRANSPOSED_PING_PONG_CONFIGS = ConfigTable(
+    "TRANSPOSED_PING_PONG_CONFIGS",
+    functools.partial(config_of, ping_pong=True, transposed_c=True),
+    """
+    tile_m  tile_n  tile_k  num_consumers  num_stages  epilogue_buffers  cluster_m  cluster_n
+       128     128      64              2           6                 2          1          2
+       128     152      64              2           5                 2          1          2
+       128     160      64              2           5                 2          1          2
+       128     112      64              2           6                 2          1          2
+       128     144      64              2           5                 2          1          2
+       128     168      64              2           5                 2          1          2
+       128     176      64              2           5                 2          1          2
+       128     192      64              2           4                 2          1          2
+    """,
+)
+"""The same, and they compute the transpose of C."""
+PART_CONFIGS = ConfigTable(
+    "PART_CONFIGS",
+    part_config_of,
+    """
+    tile_m  tile_n  num_stages  epilogue_buffers  cluster_m  cluster_n  cluster_k
+        64      32          13                 2          1          1          2
+        64      64          12                 2          1          1          2
+        64      96           8                 2          4          1          2
+        64     192           6                 2          4          1          2
+        64     192           6                 2          2          1          4
+        64      64          13                 2          2          1          2
+        64     192           6                 2          2          1          2
+       128      96           6                 2          1          4          2
+       128     192           4                 2          1          1          2
+    """,
+)
+"""Configurations for operands of 16 bits whose clusters have parts of k and exchange the sums."""
+TRANSPOSED_PART_CONFIGS = ConfigTable(
+    "TRANSPOSED_PART_CONFIGS",
+    functools.partial(part_config_of, transposed_c=True),
+    """
+    tile_m  tile_n  num_stages  epilogue_buffers  cluster_m  cluster_n  cluster_k
+        64      16          16                 2          1          1          2
+        64      32          16                 2          1          1          2
+        64      32          16                 2          1          2          2
+        64      32          16                 2          1          1          4
+        64      32          16                 2          1          2          4
+        64      64          13                 2          1          2          4
+        64      80          11                 2          1          2          2
+        64     224           5                 2          1          1          4
+       128      48           8                 2          1          2          2
+       128      64           8                 2          1          2          2
+        64      96           8                 2          1          1          3
+        64      96           8                 2          1          1          4
+        64     192           6                 2          1          1          4
+       128     128           6                 2          1          2          2
+       128     176           4                 2          4          1          2
+    """,
+)
+"""The same, and they compute the transpose of C."""
+F64_CONFIGS = ConfigTable(
+    "F64_CONFIGS",
+    functools.partial(config_of, mma_sync=True),
+    """
+    tile_m  tile_n  tile_k  num_consumers  num_stages  epilogue_buffers  cluster_m  cluster_n
+       128     128      32              2           3                 1          1          1
+       192      64      32              3           3                 1          1          1
+       128      64      32              2           4                 1          1          1
+        64      64      32              1           5                 2          1          1
+    """,
+)
+"""Configurations for fp64. Sums take two registers each, so the tiles are half as large."""
+SCALED_CONFIGS = ConfigTable(
+    "SCALED_CONFIGS",
+    functools.partial(config_of, promote=True, scaled=True),
+    """
+    tile_m  tile_n  tile_k  num_consumers  num_stages  epilogue_buffers  cluster_m  cluster_n
+       128     192     128              2           5                 1          1          1
+       128     192     128              2           5                 1          2          1
+       128     192     128              2           5                 1          1          2
+       256     128     128              2           4                 1          1          1
+       256     128     128              2           3                 4          1          2
+       192     128     128              3           4                 2          1          2
+       128     192     128              2           4                 3          1          2
+       128     160     128              2           5                 2          1          1
+       128     160     128              2           5                 2          1          2
+       128     128     128              2           6                 1          1          1
+       128     128     128              2           6                 1          1          2
+       128      64     128              2           7                 2          1          1
+        64     192     128              1           6                 2          1          1
+        64     128     128              1           8                 2          1          1
+        64     128     128              1           8                 2          2          1
+        64     112     128              1           8                 2          1          1
+        64      96     128              1           9                 2          1          1
+        64      64     128              1          12                 2          1          1
+        64      64     128              1          12                 2          2          1
+        64      64     128              1          12                 2          1          4
+    """,
+)
+"""Configurations for operands of 8 bits with scales along k."""
+
+
+@functools.cache
+def transposed_widths() -> tuple[HopperConfig, ...]:
+    """Return the configurations of `TRANSPOSED_RANGES` whose tiles `TRANSPOSED_CONFIGS` lacks."""
+    present = {_tile_of(config) for config in TRANSPOSED_CONFIGS}
+    every = (config for row in TRANSPOSED_RANGES for config in row)
+    return tuple(config for config in every if _tile_of(config) not in present)
+
+
+def _tile_of(config: HopperConfig) -> tuple[int, ...]:
+    return config.tile_m, config.tile_n, config.tile_k, config.cluster_m, config.cluster_n
+
+
+@functools.cache
+def configs_for(dtype: DType) -> tuple[HopperConfig, ...]:
+    """Return the configurations for operands of a type; all have as many bytes of k in a tile."""
+    if dtype == "f64":
+        return tuple(F64_CONFIGS)
+    size = ITEMSIZE[dtype]
+    configs = tuple(
+        replace(c, tile_k=c.tile_k * 2 // size)
+        for c in CONFIGS
+        if size < 4 or c.num_consumers < 3  # A may have to come from registers
+    )
+    if dtype not in PROMOTED:
+        return configs
+    promoted = (replace(config, promote=True) for config in configs)
+    return tuple(config for config in promoted if check_registers(config) is None)
+
+
+def configs_for_product(asked: GemmProblem) -> tuple[HopperConfig, ...]:
+    """Return the configurations that the selector considers for a product.
+
+    For tf32 where A is k-major and B is not, they compute the transpose of C, so that B need not be
+    copied. For 16-bit operands, tiles may be narrower. If the result has 16 bits too and A is
+    k-major, they may also compute the transpose.
+    """
+    configs = configs_for(asked.a_dtype)
+    majors = (asked.a_major, asked.b_major)
+    if (asked.a_dtype, *majors, asked.out_dtype) == ("tf32", "k", "n", "f32"):
+        return tuple(
+            replace(config, transposed_c=True)
+            for config in configs
+            if check_tall_tiles(config) is None  # the A of the transpose is in registers
+        )
+    if ITEMSIZE[asked.a_dtype] == 2:
+        configs = (*configs, *NARROW_CONFIGS, *PING_PONG_CONFIGS, *PART_CONFIGS)
+        if ITEMSIZE[asked.out_dtype] == 2 and asked.a_major == "k" and asked.epilogue is None:
+            configs = (
+                *configs,
+                *TRANSPOSED_CONFIGS,
+                *transposed_widths(),
+                *TRANSPOSED_PING_PONG_CONFIGS,
+                *TRANSPOSED_PART_CONFIGS,
+            )
+    return configs

@@ -1,0 +1,1 @@
+"""From the sources of a kernel to a cubin in the cache."""

@@ -1,0 +1,1 @@
+"""The modelled time of a kernel, by which configurations are ranked."""

@@ -1,0 +1,1 @@
+"""What CuPy does not bind of CUDA: driver functions, NVRTC, launch attributes, tensor maps."""

@@ -1,0 +1,1 @@
+"""Products that are not one GEMM: groups, scales along k, and symmetric products."""

@@ -1,0 +1,1 @@
+"""Batches of small matrices, which have a kernel of their own."""

@@ -1,0 +1,1 @@
+"""What the factorisations share: matrices in place, kernels, products, block sizes and errors."""

@@ -1,0 +1,292 @@
+"""Work that is recorded in a graph when it is repeated, so that the host launches it at once.
+
+A graph holds the addresses of all memory that it uses. So the work takes its memory from one block,
+whose size the first call finds out: there, each allocation gets a place in an imagined block.
+The second call allocates such a block and records a graph. Later calls allocate a block of this
+size, and launch the graph if it lies at the same address. A memory pool returns it there as long as
+calls repeat; the block is free between calls.
+
+::
+
+    block   | input | V | sums | ... | factors |     each allocation, at a place of its own
+            | input | V |  T   | ... | result  |     places are taken again, as by the pool
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from cupygemm._backends.device import current_device
+from cupygemm._solvers.common import blocks
+from cupygemm._solvers.common.errors import is_capturing
+from cupygemm._solvers.common.products import as_if_recorded
+
+Input = TypeVar("Input")
+Result = TypeVar("Result")
+_UNIT = 512
+"""Allocations begin at multiples of these bytes, as those of CuPy's pool do."""
+_SPARE = 16
+"""A block is larger by this part, since work may take other ways while it is recorded."""
+_MOST_CASES = 8
+_MOST_GRAPHS = 2
+"""The graphs of a case, each for another address; a program that needs more launches for itself."""
+
+
+class _Places:
+    """Which parts of a block are taken; those that a stream gave back are for this stream only."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self._free: dict[int, list[tuple[int, int]]] = {}
+
+    def take(self, size: int, stream: int) -> int:
+        """Return the start of a part of some bytes."""
+        free = self._free.setdefault(stream, [])
+        fitting = [(length, start) for start, length in free if length >= size]
+        if not fitting:
+            self.size += size
+            return self.size - size
+        length, start = min(fitting)
+        free.remove((start, length))
+        if length > size:
+            free.append((start + size, length - size))
+        return start
+
+    def give_back(self, start: int, size: int, stream: int) -> None:
+        """Let a part be taken again."""
+        free = self._free[stream]
+        for part in list(free):
+            if part[0] + part[1] == start or start + size == part[0]:
+                free.remove(part)
+                start, size = min(start, part[0]), size + part[1]
+        free.append((start, size))
+
+
+class _Part:
+    """A part of a block, which is given back when its memory is not used any more."""
+
+    def __init__(self, places: _Places, size: int, stream: int, kept: Any) -> None:
+        self._places, self._size, self._stream = places, size, stream
+        self._kept = kept
+        self.start = places.take(size, stream)
+
+    def __del__(self) -> None:
+        self._places.give_back(self.start, self._size, self._stream)
+
+
+def _allocator(
+    places: _Places, allocate: Callable[[int], Any], block: Any = None, size: int = 0
+) -> Callable[[int], Any]:
+    """Return an allocator in a block, or beside an imagined one if there is none.
+
+    Parameters
+    ----------
+    places : _Places
+    allocate : callable
+        The allocator that memory beside the block is from.
+    block : cupy.cuda.MemoryPointer, optional
+    size : int
+        The bytes of the block.
+    """
+    from cupy.cuda import MemoryPointer, UnownedMemory, get_current_stream
+
+    def allocated(wanted: int) -> Any:
+        rounded = max(-(-wanted // _UNIT), 1) * _UNIT
+        # Only a `_Part` is kept, not the block: it is free between calls.
+        memory = allocate(rounded) if block is None else None
+        part = _Part(places, rounded, int(get_current_stream().ptr), memory)
+        if memory is not None:
+            address = memory.ptr
+        elif part.start + rounded <= size:
+            address = block.ptr + part.start
+        else:
+            raise MemoryError("the work takes more memory than when it was done before")
+        return MemoryPointer(UnownedMemory(address, rounded, part), 0)
+
+    return allocated
+
+
+@dataclass(frozen=True)
+class _Graph(Generic[Input, Result]):
+    """A graph of the work on an input, whose memory may be somebody else's between calls."""
+
+    graph: Any
+    given: Input
+    result: Result
+
+
+@dataclass
+class _Case(Generic[Input, Result]):
+    """What is known of some work: the bytes of its block, and its graphs by the block's address."""
+
+    size: int
+    graphs: dict[int, _Graph[Input, Result]] = field(default_factory=dict)
+    fails: bool = False
+
+
+class _OfThread(threading.local):
+    """The cases of a thread, the latest at the end, and the streams on which it records."""
+
+    def __init__(self) -> None:
+        self.cases: OrderedDict[Hashable, _Case[Any, Any]] = OrderedDict()
+        self.streams: dict[int, Any] = {}
+
+
+_of_thread = _OfThread()
+
+
+def is_host_bound(shape: tuple[int, int, int], most: int) -> bool:
+    """Tell whether the host takes longer to launch a factorisation than the device to compute it.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        Matrices, rows and columns.
+    most : int
+        The most elements, from `blocks.LIMITS`.
+    """
+    batches, rows, columns = shape
+    is_long = min(rows, columns) >= blocks.LIMITS.recorded
+    return batches == 1 and is_long and rows * columns <= most
+
+
+def repeatable(
+    key: tuple[Hashable, ...],
+    prepare: Callable[[], Input],
+    fill: Callable[[Input], object],
+    work: Callable[[Input], Result],
+    use: Callable[[Result], Any],
+    *,
+    pays: bool,
+    kept: list[Any] | None = None,
+) -> Any:
+    """Return ``use(work(given))`` of a prepared and filled input.
+
+    Parameters
+    ----------
+    key : tuple of hashable
+        All that decides what `work` launches, apart from addresses, the current device and
+        `blocks.LIMITS`.
+    prepare : callable
+        Allocates the input.
+    fill : callable
+        Stores an input. It is called each time.
+    work : callable
+        Takes all its memory by CuPy's allocator, and waits for nothing. A graph stands for later
+        calls.
+    use : callable
+        Makes what is returned of the result, in memory of its own.
+    pays : bool
+        Whether `work` launches only what a graph can hold, and a graph takes less time. Otherwise
+        nothing is recorded.
+    kept : list, optional
+        Gets what holds the memory of the result, which then need not be copied by `use`.
+    """
+    if not pays:
+        return _at_once(prepare, fill, work, use)
+    with as_if_recorded():
+        if is_capturing():
+            return _at_once(prepare, fill, work, use)
+        on_device = (*key, current_device(), blocks.LIMITS)
+        return _repeated(on_device, prepare, fill, work, use, kept)
+
+
+def _at_once(
+    prepare: Callable[[], Input],
+    fill: Callable[[Input], object],
+    work: Callable[[Input], Result],
+    use: Callable[[Result], Any],
+) -> Any:
+    """Do as `repeatable`, without a graph."""
+    given = prepare()
+    fill(given)
+    return use(work(given))
+
+
+def _repeated(
+    key: Hashable,
+    prepare: Callable[[], Input],
+    fill: Callable[[Input], object],
+    work: Callable[[Input], Result],
+    use: Callable[[Result], Any],
+    kept: list[Any] | None,
+) -> Any:
+    """Do as `repeatable`: the first call finds out the memory, and later ones launch a graph."""
+    from cupy.cuda import get_allocator, using_allocator
+
+    cases, allocate = _of_thread.cases, get_allocator()
+    case = cases.get(key)
+    if case is None:
+        places = _Places()
+        with using_allocator(_allocator(places, allocate)):
+            given = prepare()
+            fill(given)
+            result = work(given)
+        cases[key] = _Case(places.size + places.size // _SPARE)
+        if len(cases) > _MOST_CASES:
+            cases.popitem(last=False)
+        return use(result)
+    cases.move_to_end(key)
+    block = None if case.fails else _block(allocate, case.size)
+    found = None
+    if block is not None:
+        found = case.graphs.get(block.ptr) or _record(case, block, prepare, work)
+    if found is None:
+        del block
+        return _at_once(prepare, fill, work, use)
+    fill(found.given)
+    found.graph.launch()
+    if kept is not None:
+        kept.append(block)
+    return use(found.result)
+
+
+def _block(allocate: Callable[[int], Any], size: int) -> Any:
+    """Return memory in one block, or None if there is only room for its parts."""
+    try:
+        return allocate(size)
+    except MemoryError:
+        return None
+
+
+def _record(
+    case: _Case[Input, Result],
+    block: Any,
+    prepare: Callable[[], Input],
+    work: Callable[[Input], Result],
+) -> _Graph[Input, Result] | None:
+    """Record the work in a block, and keep the graph; None if that is not possible."""
+    from cupy.cuda import get_allocator, using_allocator
+
+    if len(case.graphs) >= _MOST_GRAPHS:
+        return None
+    stream = _stream()
+    with using_allocator(_allocator(_Places(), get_allocator(), block, case.size)):
+        try:
+            given = prepare()
+            with stream:
+                stream.begin_capture()
+                try:
+                    result = work(given)
+                finally:
+                    graph = stream.end_capture()
+        except (MemoryError, RuntimeError):  # the driver records not everything
+            case.fails = True
+            return None
+    case.graphs[block.ptr] = made = _Graph(graph, given, result)
+    return made
+
+
+def _stream() -> Any:
+    """Return the stream of this thread and device on which work is recorded."""
+    from cupy.cuda import Stream
+    from cupy.cuda.runtime import getDevice
+
+    streams, index = _of_thread.streams, getDevice()
+    if index not in streams:
+        streams[index] = Stream(non_blocking=True)
+    return streams[index]

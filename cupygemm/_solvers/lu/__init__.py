@@ -1,0 +1,1 @@
+"""LU factorisation with partial pivoting."""

@@ -1,0 +1,1 @@
+"""QR factorisation by Householder reflections, and singular values from it."""

@@ -1,0 +1,81 @@
+"""The order of a QR factorisation's updates, most of which apply two panels at once.
+
+A product for two panels takes less time than two for one each: its tiles are loaded and stored half
+as often. So panels are taken in pairs. The first of a pair is applied to the next pair's columns
+only. The columns behind those wait for both, and are updated in two parts, each beside the
+factorisation of a panel::
+
+    side stream     | factor panel 1    | factor panel 2         | factor panel 3         | ...
+    current stream  | 0: update 2, 3    | 1: update 3            | 0-1: update the others |
+                    |                   | 0-1: update half of    | 2: update 4, 5         | ...
+                    |                   | those behind 3         |                        |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from cupygemm._solvers.lu.delayed_updates import Update
+
+_TILE = 128
+"""Columns of products are divided at multiples of this."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """What follows the factorisation of a panel.
+
+    Attributes
+    ----------
+    panel : range
+        The columns of the panel.
+    following : range or None
+        Those of the next panel.
+    first : Update
+        What the next panel needs.
+    updates : tuple of Update
+        What can be computed beside the factorisation of the next panel, in this order.
+    """
+
+    panel: range
+    following: range | None
+    first: Update
+    updates: tuple[Update, ...]
+
+
+def steps(panels: Sequence[range], n: int, least: int) -> Iterator[Step]:
+    """Yield the steps of a factorisation.
+
+    Parameters
+    ----------
+    panels : sequence of range
+        The columns of each panel, in their order.
+    n : int
+        The columns of the matrix.
+    least : int
+        The fewest columns behind the next pair that wait for both panels of a pair.
+    """
+    waits = False  # whether columns wait for the current pair
+    left: tuple[Update, ...] = ()  # what waits for the last one, and is not updated yet
+    for number, panel in enumerate(panels):
+        following = panels[number + 1] if number + 1 < len(panels) else None
+        first = Update(panel, range(0) if following is None else following)
+        start = panel.stop if following is None else following.stop
+        next_pair = panels[number // 2 * 2 + 2 : number // 2 * 2 + 4]
+        if number % 2 == 0:
+            waits = len(next_pair) == 2 and n - next_pair[1].stop >= least
+        end = next_pair[1].stop if waits else n
+        own = Update(panel, range(start, end))
+        if waits and number % 2:
+            pair, middle = range(panels[number - 1].start, panel.stop), _middle(range(end, n))
+            yield Step(panel, following, first, (own, Update(pair, range(end, middle))))
+            left = (Update(pair, range(middle, n)),)
+        else:
+            yield Step(panel, following, first, (*left, own))
+            left = ()
+
+
+def _middle(columns: range) -> int:
+    """Return the column that divides columns into two parts of whole tiles."""
+    return min(columns.start + -(-len(columns) // (2 * _TILE)) * _TILE, columns.stop)

@@ -1,0 +1,1 @@
+"""Cholesky factorisation and triangular systems, in blocks."""

@@ -1,0 +1,235 @@
+"""Triangular systems: substitution in blocks, and products for what is off the diagonal."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, NamedTuple
+
+from cupygemm._request.arrays import Array
+from cupygemm._solvers.common import blocks, tiles
+from cupygemm._solvers.common.kernels import TRIANGULAR_SOLVE, TRIANGULAR_VECTOR, load
+from cupygemm._solvers.common.matrices import Matrices
+from cupygemm._solvers.common.products import subtract_product, usual
+
+_THREADS, _VECTOR_THREADS = 64, 256
+_FEW_COLUMNS, _COLUMNS_OF_LAUNCH = 8, 4
+Position = tuple[int, int]
+
+
+def substitute(
+    t: Matrices,
+    at: Position,
+    n: int,
+    b: Matrices,
+    target: Position,
+    columns: int,
+    *,
+    lower: bool,
+    unit: bool = False,
+    transposed: bool = False,
+    conjugate: bool = False,
+) -> None:
+    """Solve ``op(T) X = B`` in place, with a triangular block T of matrices.
+
+    Parameters
+    ----------
+    t : Matrices
+        T is a block of them. If there is one of them and several of `b`, it serves all.
+    at : tuple of int
+        The first row and column of T.
+    n : int
+        The rows of T.
+    b : Matrices
+        B is a block of them.
+    target : tuple of int
+        The first row and column of B.
+    columns : int
+        The columns of B.
+    lower : bool
+        Whether T is its block's lower triangle.
+    unit : bool
+        Whether to take ones for T's diagonal.
+    transposed, conjugate : bool
+        What op does.
+    """
+    if n and columns:
+        _solve(_System(t, at, n, b, target, columns, lower, unit, transposed, conjugate))
+
+
+def zero_diagonal(t: Matrices) -> Array:
+    """Return for each matrix one more than the index of its first diagonal zero, or zero: int32."""
+    import cupy
+
+    first = cupy.zeros(t.batches, "int32")
+    _first_zeros()(cupy.diagonal(t.view, axis1=1, axis2=2), t.n, first)
+    return first
+
+
+@functools.cache
+def _first_zeros() -> Any:
+    import cupy
+
+    # Zeros are rare, so it does not matter how long it takes to agree on the first.
+    operation = """
+    if (x == T(0)) {
+        int* const place = &first[i / n];
+        const int own = int(i % n) + 1;
+        for (int found = 0; found == 0 || found > own;) {
+            const int before = atomicCAS(place, found, own);
+            if (before == found)
+                break;
+            found = before;
+        }
+    }
+    """
+    return cupy.ElementwiseKernel(
+        "T x, int64 n", "raw int32 first", operation, "cupygemm_first_zeros"
+    )
+
+
+class _System(NamedTuple):
+    """A triangular system; the fields are the parameters of `substitute`."""
+
+    t: Matrices
+    at: Position
+    n: int
+    b: Matrices
+    target: Position
+    columns: int
+    lower: bool
+    unit: bool
+    transposed: bool
+    conjugate: bool
+
+    @property
+    def forward(self) -> bool:
+        """Return whether the first rows are solved for first."""
+        return self.lower != self.transposed
+
+    @property
+    def conjugates(self) -> bool:
+        """Return whether T's elements are replaced by other ones, their conjugates."""
+        return self.conjugate and self.t.dtype.kind == "c"
+
+    def part(self, first: int, n: int) -> _System:
+        """Return the system of a block on the diagonal: of `n` rows, from row `first` of T on."""
+        at = (self.at[0] + first, self.at[1] + first)
+        return self._replace(at=at, n=n, target=(self.target[0] + first, self.target[1]))
+
+    def places(self) -> tuple[int, ...]:
+        """Return the addresses and strides with which the problem is one of a lower triangle.
+
+        Returns
+        -------
+        tuple of int
+            The addresses of T and B. The elements between rows of T, its columns and its matrices;
+            the same of B.
+        """
+        t, b, at, target = self.t, self.b, self.at, self.target
+        row, column = (1, t.pitch) if self.transposed else (t.pitch, 1)
+        b_row = b.pitch
+        if not self.forward:  # from the last row up
+            at = (at[0] + self.n - 1, at[1] + self.n - 1)
+            target = (target[0] + self.n - 1, target[1])
+            row, column, b_row = -row, -column, -b_row
+        stride = t.stride if t.batches > 1 else 0
+        return t.address(*at), b.address(*target), row, column, stride, b_row, 1, b.stride
+
+
+def _solve(system: _System) -> None:
+    n, b, columns = system.n, system.b, system.columns
+    leaf = blocks.LIMITS.substituted
+    if columns <= _FEW_COLUMNS:
+        _solve_few(system)
+    elif tiles.solves_tiles(n, b, columns):
+        t_place, b_place, *strides = system.places()
+        row, column, stride, b_row, b_column, b_stride = strides
+        tiles.solve(
+            b.dtype,
+            t_place,
+            (row, column, stride),
+            b_place,
+            (b_row, b_column, b_stride),
+            (n, columns, b.batches),
+            unit=system.unit,
+        )
+    elif n <= leaf:
+        _launch(system)
+    else:
+        half = leaf * (blocks.power_of_two(-(-n // leaf)) // 2)
+        first, second = system.part(0, half), system.part(half, n - half)
+        if not system.forward:
+            first, second = second, first
+        _solve(first)
+        _subtract(system, half)
+        _solve(second)
+
+
+def _solve_few(system: _System) -> None:
+    """Solve for few right-hand sides, in one launch for each four of them."""
+    import cupy
+
+    n, b, columns = system.n, system.b, system.columns
+    block = 64 if b.dtype.itemsize <= 8 and n > 32 else 32
+    leaf = min(block, blocks.LIMITS.vector)
+    num_blocks = -(-n // leaf)
+    _, units = blocks.current_limits()
+    groups = min(num_blocks, max(units // b.batches, 1))
+    t_place, b_place, *strides = system.places()
+    for first in range(0, columns, _COLUMNS_OF_LAUNCH):
+        count = min(columns - first, _COLUMNS_OF_LAUNCH)
+        messages = cupy.zeros((b.batches, count, n), b.dtype) if groups > 1 else None
+        launch = load(
+            TRIANGULAR_VECTOR,
+            b.dtype,
+            _VECTOR_THREADS if num_blocks > 1 else block,
+            block=block,
+            columns=1 if count == 1 else _COLUMNS_OF_LAUNCH,
+            rows_adjacent=system.transposed,
+            unit=system.unit,
+            conjugate=system.conjugates,
+        )
+        launch(
+            (groups, b.batches),
+            t_place,
+            b_place + first * b.dtype.itemsize,
+            *strides,
+            0 if messages is None else messages.data.ptr,
+            n,
+            count,
+            leaf,
+            groups,
+        )
+
+
+def _launch(system: _System) -> None:
+    """Solve a system of few rows in one launch."""
+    b, columns = system.b, system.columns
+    launch = load(
+        TRIANGULAR_SOLVE,
+        b.dtype,
+        _THREADS,
+        block=16 if b.dtype.kind == "c" else 32,
+        rows_adjacent=system.transposed,
+        unit=system.unit,
+        conjugate=system.conjugates,
+    )
+    grid = (-(-columns // _THREADS), b.batches)
+    launch(grid, *system.places(), system.n, columns)
+
+
+def _subtract(system: _System, half: int) -> None:
+    """Subtract what the half that is solved, on either side of row `half`, contributes."""
+    t, b, at, target = system.t, system.b, system.at, system.target
+    high, low = slice(at[0], at[0] + half), slice(at[0] + half, at[0] + system.n)
+    left, right = slice(at[1], at[1] + half), slice(at[1] + half, at[1] + system.n)
+    off: Array = t.block(low, left) if system.lower else t.block(high, right)
+    if system.transposed:
+        off = off.swapaxes(-1, -2)
+    if system.conjugates:
+        off = off.conj()
+    across = slice(target[1], target[1] + system.columns)
+    top = b.block(slice(target[0], target[0] + half), across)
+    bottom = b.block(slice(target[0] + half, target[0] + system.n), across)
+    solved, other = (top, bottom) if system.forward else (bottom, top)
+    subtract_product(off, solved, other, usual(b.dtype))

@@ -1,0 +1,226 @@
+"""Instructions that wait for a flag in LDS: the reads and atomics of loops that do nothing else.
+
+    loop:  ds_read_b32 v1, v2     the address stays
+           s_waitcnt lgkmcnt(0)
+           v_cmp_gt_i32 vcc, s6, v1
+           s_cbranch_vccnz loop   the value decides
+
+The read may be a FLAT one, whose address turns out to be in LDS: compilers read so through generic
+pointers. Such a loop ends only when another wave has written to LDS, so what that wave had done
+before is ordered before what follows (native/lds_flags.h). A loop that stores, waits at a barrier
+or moves on through LDS does other work, and a value that decides nothing is data. Compilers test
+the flag once before the loop: that read waits for it, too. Loops of functions that the kernel may
+call count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from cupygemm.emulator.code_object.control_flow import Node, graph, predecessors
+from cupygemm.emulator.errors import UnsupportedInstruction
+from cupygemm.emulator.isa.decode import decode
+from cupygemm.emulator.isa.instruction import Instruction
+from cupygemm.emulator.units.scalar.scc import reads_scc, writes_scc
+
+if TYPE_CHECKING:
+    from cupygemm.emulator.code_object import Kernel
+
+_LONGEST = 64  # dwords of a loop that does nothing but wait
+_AROUND = 24  # instructions between the first test of a flag and the loop, or its branch
+_SOPP, _BRANCHES = 0x17F, (2, 4, 5, 6, 7, 8, 9)  # s_branch, and s_cbranch by scc, vcc and exec
+_OTHER_WORK = (
+    "ds_",
+    "s_barrier",
+    "s_endpgm",
+    "s_setpc",
+    "s_swappc",
+    "s_call",
+    "v_mfma",
+    "v_smfmac",
+)
+_READS = (
+    *("ds_read_b32", "ds_read_b64", "ds_read_u", "ds_read_i"),
+    *("flat_load_dword", "flat_load_u", "flat_load_s"),
+)
+_OFFSETS = ("offset0", "offset1", "offset")
+_EXEC, _VCC, _SCC = 3 << 126, 3 << 106, 1 << 128
+
+_found: WeakKeyDictionary[Kernel, tuple[int, ...]] = WeakKeyDictionary()
+
+
+def polls_of(kernel: Kernel) -> tuple[int, ...]:
+    """Return the program counters of the instructions that wait for flags in LDS."""
+    if not hasattr(kernel, "code_object"):  # a single instruction, outside a kernel
+        return ()
+    found = _found.get(kernel)
+    if found is None:
+        found = _found[kernel] = tuple(sorted(_polls(kernel)))
+    return found
+
+
+def _polls(kernel: Kernel) -> set[int]:
+    code_object = kernel.code_object
+    entries = {each.entry for each in code_object.kernels.values()}
+    polls = _polls_of_function(kernel, kernel.entry, kernel.code_bytes & ~3)
+    for start, size, _ in code_object.functions:
+        if start not in entries:
+            polls |= _polls_of_function(kernel, start, size & ~3)
+    return polls
+
+
+def _polls_of_function(kernel: Kernel, start: int, size: int) -> set[int]:
+    heads: dict[int, list[Instruction]] = {}
+    polls: set[int] = set()
+    for head, code in _short_loops(kernel, start, size):
+        waiting = _waiting_in(code)
+        if waiting:
+            heads[head] = [code[pc] for pc in waiting]
+            polls.update(waiting)
+    if not polls:
+        return polls
+    try:
+        nodes = graph(kernel, start)
+    except UnsupportedInstruction:
+        return polls
+    before = predecessors(nodes)
+    for head, reads in heads.items():
+        polls |= _first_tests(nodes, before, head, reads)
+    return polls
+
+
+def _short_loops(
+    kernel: Kernel, start: int, size: int
+) -> Iterator[tuple[int, dict[int, Instruction]]]:
+    """Yield the heads of the loops that may do nothing but wait, and their code."""
+    image, target = kernel.code_object.image, kernel.code_object.target_name
+    words = np.frombuffer(bytes(image[start : start + size]), "<u4")
+    distance = (words & 0xFFFF).astype(np.int16)
+    branches = (words >> 23 == _SOPP) & np.isin(words >> 16 & 0x7F, _BRANCHES)
+    for place in np.flatnonzero(branches & (distance < 0) & (distance >= -_LONGEST)):
+        latch = start + 4 * int(place)
+        head = pc = latch + 4 + 4 * int(distance[place])
+        code: dict[int, Instruction] = {}
+        try:
+            while start <= pc <= latch:
+                code[pc] = decode(image, pc, target)
+                pc += code[pc].size
+        except UnsupportedInstruction:
+            continue
+        if latch in code:
+            yield head, code
+
+
+def _waiting_in(code: dict[int, Instruction]) -> list[int]:
+    """Return the places in a loop that read a flag in LDS; none if it does anything else."""
+    waiting = [pc for pc, inst in code.items() if _may_wait(inst)]
+    others = (inst for pc, inst in code.items() if pc not in waiting)
+    if not waiting or any(_works(inst) for inst in others):
+        return []
+    order = list(code.values())
+    places = {pc: place for place, pc in enumerate(code)}
+    waiting = [pc for pc in waiting if _address_stays(order, places[pc])]
+    return [pc for pc in waiting if _decides(order * 2, code[pc])]
+
+
+def _may_wait(inst: Instruction) -> bool:
+    if inst.mnemonic.startswith("flat_atomic_"):
+        return inst.vector_writes != 0
+    if inst.encoding == "DS" and "_rtn_" in inst.mnemonic:
+        return True
+    return inst.mnemonic.startswith(_READS) and "_tr_" not in inst.mnemonic
+
+
+def _works(inst: Instruction) -> bool:
+    """Return whether an instruction changes memory, or waits for something else."""
+    return (
+        inst.mnemonic.startswith(_OTHER_WORK)
+        or "store" in inst.mnemonic
+        or ("atomic" in inst.mnemonic)
+    )
+
+
+def _address_stays(order: Sequence[Instruction], place: int) -> bool:
+    """Return whether the address of an LDS access is the same in each iteration."""
+    address = order[place].operand("addr")
+    return address is not None and all(
+        _stays(order, place, 1 << address.index + i, 0) for i in range(address.count)
+    )
+
+
+def _stays(order: Sequence[Instruction], place: int, vector: int, scalar: int) -> bool:
+    """Return whether a register has the same value before an instruction in each iteration."""
+    writers = [
+        i
+        for i, inst in enumerate(order)
+        if inst.vector_writes & vector or inst.scalar_writes & scalar
+    ]
+    if not writers:
+        return True
+    earlier = [i for i in writers if i < place]
+    if not earlier:
+        return False
+    inst = order[earlier[-1]]
+    if inst.encoding in ("DS", "SMEM", "FLAT", "GLOBAL", "SCRATCH", "MUBUF") or reads_scc(inst):
+        return False
+    vector, scalar = inst.vector_reads, inst.scalar_reads & ~_EXEC
+    each = [(1 << i, 0) for i in range(vector.bit_length()) if vector >> i & 1]
+    each += [(0, 1 << i) for i in range(scalar.bit_length()) if scalar >> i & 1]
+    return all(_stays(order, earlier[-1], *bits) for bits in each)
+
+
+def _decides(order: Sequence[Instruction], read: Instruction) -> bool:
+    """Return whether a branch behind a read depends on what it has read."""
+    vector, scalar = read.vector_writes, 0
+    for inst in order:
+        name = inst.mnemonic
+        if name.startswith("s_cbranch"):
+            tested = {"scc": _SCC, "vcc": _VCC, "exe": _EXEC}.get(name[10:13], 0)
+            if scalar & tested:
+                return True
+        reads = inst.scalar_reads | (_SCC if reads_scc(inst) else 0)
+        if inst.vector_reads & vector or reads & scalar:
+            vector |= inst.vector_writes
+            scalar |= inst.scalar_writes | (_SCC if writes_scc(inst) else 0)
+    return False
+
+
+def _first_tests(
+    nodes: dict[int, Node],
+    before: dict[int, list[int]],
+    head: int,
+    reads: list[Instruction],
+) -> set[int]:
+    """Return the reads before a loop that test what it waits for."""
+    found: set[int] = set()
+    seen, edge = {head}, [head]
+    for _ in range(_AROUND):
+        edge = [pc for goal in edge for pc in before.get(goal, ()) if pc not in seen]
+        edge = [pc for pc in edge if not _works(nodes[pc].inst) or _may_wait(nodes[pc].inst)]
+        seen.update(edge)
+        for pc in edge:
+            inst = nodes[pc].inst
+            alike = any(
+                inst.mnemonic == read.mnemonic
+                and all(inst.fields.get(name) == read.fields.get(name) for name in _OFFSETS)
+                for read in reads
+            )
+            if alike and _decides(_straight(nodes, pc), inst):
+                found.add(pc)
+    return found
+
+
+def _straight(nodes: dict[int, Node], pc: int) -> list[Instruction]:
+    """Return the instructions that follow one, up to the next branch."""
+    order: list[Instruction] = []
+    while len(order) < _AROUND:
+        node = nodes[pc]
+        order.append(node.inst)
+        if len(node.successors) != 1:
+            break
+        (pc,) = node.successors
+    return order

@@ -1,0 +1,1 @@
+"""The matrix unit: MFMA, and moves between VGPRs and AGPRs."""

@@ -1,0 +1,1 @@
+"""Native forms of ALU instructions: which C function executes each of them, on which operands."""

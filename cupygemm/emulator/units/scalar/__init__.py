@@ -1,0 +1,1 @@
+"""The scalar unit: SOP1, SOP2, SOPC, SOPK and SOPP."""
