@@ -75,9 +75,12 @@ def test_panels_stay_in_registers_on_hopper(kind, constants, char):
 
 
 @pytest.mark.one_in(3)
-@pytest.mark.parametrize(("char", "rows", "most"), [("d", 2, 112), ("f", 2, 0), ("d", 1, 0)])
+@pytest.mark.parametrize(("char", "rows", "most"), [("d", 2, 160), ("f", 2, 0), ("d", 1, 32)])
 def test_blocks_that_are_factored_by_products_stay_in_registers(char, rows, most):
-    """With two rows of float64, 32 threads of a workgroup lack a few for the small factors."""
+    """In float64, 32 threads of a workgroup lack a few for the small factors.
+
+    NVRTC 13.0 spills 160 and 32 bytes of them, NVRTC 13.5 spills 112 and none.
+    """
     constants = {"width": 32, "team": 16, "by_products": True, "threads": 256, "rows": rows}
     text = kernels.source(kernels.QR_PANEL, char, constants, clusters=True)
     assert compile_cubin(text, kernels.QR_PANEL.entry).resources().local_bytes <= most

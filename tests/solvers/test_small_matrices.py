@@ -197,7 +197,6 @@ def test_rows_stay_in_registers_on_hopper(kind, config, char):
     assert cubin.resources().local_bytes <= SPILLED[kind]
 
 
-@pytest.mark.usefixtures("cdna_compiler")
 @pytest.mark.covering
 @pytest.mark.parametrize("char", "fd")
 @pytest.mark.parametrize("n", [32, 64, 96, 128])
@@ -206,6 +205,7 @@ def test_tiles_stay_in_registers_on_hopper(n, char):
     assert compile_cubin(text, FACTOR_TILE.entry).resources().local_bytes <= SPILLED_OF_TILES
 
 
+@pytest.mark.usefixtures("cdna_compiler")
 @pytest.mark.covering
 @pytest.mark.parametrize(("kind", "config"), KINDS)
 @pytest.mark.parametrize("target", ["gfx90a", "gfx942", "gfx950"])
