@@ -17,8 +17,9 @@ from cupygemm._products.contraction import View
 from cupygemm._products.matmul import matmul
 from cupygemm._products.pairs import viewed
 from cupygemm._products.triangle import symmetric_product
+from cupygemm._records.formats import parse_dtype
 from cupygemm._request.arrays import Array, as_array
-from cupygemm._request.epilogue import epilogue_arguments
+from cupygemm._request.epilogue import epilogue_arguments, number
 from cupygemm._request.keywords import common_keywords
 
 Transposition = bool | Literal["N", "T", "C", "n", "t", "c"]
@@ -72,7 +73,8 @@ def gemm(
     TypeError
         If an argument is not an array on a device, or the types have no product.
     """
-    if beta != 0 and c is None:
+    adds = number("beta", beta) != 0
+    if adds and c is None:
         raise ValueError(f"gemm: beta is {beta}, but c is missing; pass c, or beta=0")
     a = _transposed("trans_a", _matrices("gemm", "a", a), trans_a)
     b = _transposed("trans_b", _matrices("gemm", "b", b), trans_b)
@@ -81,7 +83,7 @@ def gemm(
             f"gemm: the inner extents differ: op(a) has shape {a.shape} with trans_a={trans_a!r}, "
             f"op(b) has shape {b.shape} with trans_b={trans_b!r}"
         )
-    if beta != 0:
+    if adds:
         options |= {"beta": beta, "c": c}
     return matmul(a, b, out, dtype=dtype, alpha=alpha, **options)
 
@@ -140,15 +142,16 @@ def syrk(
     """
     a = _matrices("syrk", "a", a)
     letter = _letter("syrk", "trans", trans, ("N", "T"))
-    if beta != 0 and c is None:
+    adds = number("beta", beta) != 0
+    if adds and c is None:
         raise ValueError(f"syrk: beta is {beta}, but c is missing; pass c, or beta=0")
     if a.ndim == 2:
         target = None if out is None else as_array("syrk", "out", out)
         result = symmetric_product(
             a.T if letter == "T" else a,
             target,
-            None if dtype is None else np.dtype(dtype),
-            epilogue_arguments(alpha=alpha, beta=beta or None, c=c if beta else None),
+            parse_dtype(dtype),
+            epilogue_arguments(alpha=alpha, beta=beta if adds else None, c=c if adds else None),
         )
         if result is not None:
             return result if out is None else out

@@ -8,6 +8,7 @@ names the remedy, since nothing is moved silently.
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -54,6 +55,8 @@ def as_array(function: str, name: str, array: Any) -> Array:
         what = "pass a CuPy array to write to"
     elif hasattr(array, "toarray"):
         what = f"make it dense first: cupy.asarray({name}.toarray())"
+    elif array is None or isinstance(array, (str, type, Mapping)) or callable(array):
+        what = "pass a CuPy array"
     else:
         what = f"move it to the device first: cupy.asarray({name})"
     where = "" if place is None or isinstance(array, np.ndarray) else " in the memory of the host"

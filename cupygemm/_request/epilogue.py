@@ -194,7 +194,7 @@ def epilogue_arguments(
             c = None
     if bias is not None:
         bias = as_array("matmul", "bias", bias)
-    if activation is not None and activation not in ACTIVATIONS:
+    if activation is not None and not (isinstance(activation, str) and activation in ACTIVATIONS):
         raise ValueError(
             f"matmul: activation must be one of {', '.join(map(repr, ACTIVATIONS))} "
             f"(got {activation!r})"

@@ -1,4 +1,4 @@
-"""Keywords that all functions treat alike: they accept ``stream`` and refuse some of NumPy's.
+"""What all functions treat alike: ``stream``, the keywords of NumPy that they refuse, and errors.
 
 The stream is made the current one on the device of the arrays for the whole call. Copies of
 operands, results from CuPy's pool and arrays of other libraries are then ordered on it, as products
@@ -10,8 +10,9 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -32,29 +33,51 @@ REFUSED: Mapping[str, str] = MappingProxyType(
     }
 )
 """NumPy's keywords that a function may lack, and what to do instead."""
+_OPERANDS = frozenset({"a", "b", "x", "w"})
+"""The names of operands in functions that do not call them x1 and x2, as `matmul` does."""
 
 
 def common_keywords(function: Function) -> Function:
-    """Make a function accept ``stream``, which its body does not see, and refuse `REFUSED`."""
+    """Make a function accept ``stream``, which its body does not see, and refuse `REFUSED`.
+
+    An error of a call of `matmul` in its body gets the function's name and those of its operands.
+    """
     name = function.__name__
     parameters = inspect.signature(function).parameters
     refused = frozenset(REFUSED.keys() - parameters.keys())
+    operands = [parameter for parameter in parameters if parameter in _OPERANDS]
 
     @functools.wraps(function)
     def call(*args: Any, **keywords: Any) -> Any:
-        if keywords:
-            if not refused.isdisjoint(keywords):
-                refuse(name, refused, keywords)
-            stream = keywords.pop("stream", None)
-            if stream is not None:
-                with on_stream(name, stream, (*args, *keywords.values())):
+        try:
+            if keywords:
+                if not refused.isdisjoint(keywords):
+                    refuse(name, refused, keywords)
+                stream = keywords.pop("stream", None)
+                if stream is not None:
+                    with on_stream(name, stream, (*args, *keywords.values())):
+                        return function(*args, **keywords)
+            if "cupy" in sys.modules and _device_count() > 1:  # arrays may lie on another device
+                with _on_device((*args, *keywords.values())):
                     return function(*args, **keywords)
-        if "cupy" in sys.modules and _device_count() > 1:  # arrays may lie on another device
-            with _on_device((*args, *keywords.values())):
-                return function(*args, **keywords)
-        return function(*args, **keywords)
+            return function(*args, **keywords)
+        except (TypeError, ValueError) as err:
+            _rename(err, name, operands)
+            raise
 
     return call  # type: ignore[return-value]
+
+
+def _rename(err: Exception, function: str, operands: Sequence[str]) -> None:
+    """Let an error of `matmul` name the function that the user called, and its operands."""
+    text = err.args[0] if err.args else None
+    if not isinstance(text, str) or not text.startswith(("matmul: ", "matmul() ")):
+        return
+    text = function + text.removeprefix("matmul")
+    if operands:
+        text = re.sub(r"\bx1\b", operands[0], text)
+        text = re.sub(r"\bx2\b", operands[-1], text)
+    err.args = (text, *err.args[1:])
 
 
 def refuse(function: str, refused: Iterable[str], keywords: Iterable[str]) -> None:

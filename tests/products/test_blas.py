@@ -181,3 +181,53 @@ def test_transpositions_of_syrk_are_letters_or_flags(cp, shape):
 def test_refusals(cp, call, text):
     with pytest.raises(ValueError, match=text):
         call(lambda *shape: cp.ones(shape, np.float32))
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "text"),
+    [
+        (
+            lambda f: cupygemm.gemm(1, f(2, 3), f(3, 4), out=f(5, 5)),
+            ValueError,
+            r"gemm: out has shape \(5, 5\), but a of shape \(2, 3\) and b of shape \(3, 4\)",
+        ),
+        (
+            lambda f: cupygemm.gemm(1, f(2, 3), f(3, 4), bias=f(7)),
+            ValueError,
+            r"gemm: bias has shape \(7,\)",
+        ),
+        (lambda f: cupygemm.gemm(f(1), f(2, 3), f(3, 4)), TypeError, "gemm: alpha is a cupy"),
+        (lambda f: cupygemm.gemm(1, f(2, 3), f(3, 4), f(2), f(4)), TypeError, "gemm: beta is a"),
+        (lambda f: cupygemm.gemm(1, f(2, 3), f(3, 4), gain=2), TypeError, r"gemm\(\) got an un"),
+        (lambda f: cupygemm.syrk(1, f(2, 3), 1, f(7)), ValueError, r"syrk: c has shape \(7,\)"),
+        (lambda f: cupygemm.syrk(1, f(2, 3), dtype="foo"), TypeError, "'foo' is not a type; pass"),
+        (
+            lambda f: cupygemm.linear(f(2, 3), f(4, 3).astype("complex64"), dtype="float32"),
+            TypeError,
+            r"linear: cannot cast w from dtype\('complex64'\)",
+        ),
+        (
+            lambda f: cupygemm.linear(f(2, 3), f(4, 3), f(5)),
+            ValueError,
+            r"linear: bias has shape \(5,\)",
+        ),
+        (
+            lambda f: cupygemm.linear(f(2, 3), f(4, 3), "gelu"),
+            TypeError,
+            "linear: bias is a str, not a cupy.ndarray; pass a CuPy array$",
+        ),
+        (
+            lambda f: cupygemm.linear(f(2, 3), f(4, 3), activation=["gelu"]),
+            ValueError,
+            r"linear: activation must be one of 'relu', .* \(got \['gelu'\]\)",
+        ),
+        (
+            lambda f: cupygemm.scaled_matmul(f(2, 3), f(3, 4), f(7), 1),
+            ValueError,
+            r"scaled_matmul: scale_a has shape \(7,\)",
+        ),
+    ],
+)
+def test_errors_name_the_function_and_its_operands(cp, call, error, text):
+    with pytest.raises(error, match=f"^{text}"):
+        call(lambda *shape: cp.ones(shape, np.float32))
