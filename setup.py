@@ -3,6 +3,8 @@
 Everything else about the package is in pyproject.toml.
 """
 
+from pathlib import Path
+
 from setuptools import Command, setup
 from setuptools.command.build import build
 
@@ -27,10 +29,18 @@ class BuildStartupFile(Command):
         self.set_undefined_options("build", ("build_lib", "build_lib"))
 
     def run(self) -> None:
-        """Copy the file."""
+        """Copy the file, for an editable wheel with the path of this checkout as another line.
+
+        Python asks setuptools' finder of editable packages after those of `sys.path`. Without the
+        path, a program next to a clone, which is a folder named cupygemm, would import the folder.
+        """
+        if not self.editable_mode:
+            self.copy_file(STARTUP_FILE, self.build_lib)
+            return
         # An editable wheel holds nothing of build_lib; its root is where packages are installed to.
-        editable_root = self.get_finalized_command("install").install_purelib
-        self.copy_file(STARTUP_FILE, editable_root if self.editable_mode else self.build_lib)
+        root = Path(self.get_finalized_command("install").install_purelib)
+        here = Path(__file__).resolve().parent
+        (root / "cupygemm_startup.pth").write_text(f"{(here / STARTUP_FILE).read_text()}{here}\n")
 
     def get_source_files(self) -> list[str]:
         """Return what a source distribution needs."""

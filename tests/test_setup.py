@@ -183,14 +183,15 @@ def test_a_failure_of_pip_names_its_remedy(script: ModuleType, log: str, remedy:
     assert remedy in script.hint(log)
 
 
-@pytest.mark.parametrize("change", [None, "pyproject", "prefix", "extras"])
+@pytest.mark.parametrize("change", [None, "build", "prefix", "extras"])
 def test_a_finished_set_up_is_not_repeated(
     script: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, change: str | None
 ) -> None:
     (tmp_path / "bin").mkdir()
     shutil.copy(sys.executable, tmp_path / "bin" / "python")
-    digest = hashlib.sha256((ROOT / "pyproject.toml").read_bytes()).hexdigest()
-    stamp = {"pyproject": digest, "prefix": str(tmp_path), "extras": ["emulator", "test"]}
+    sources = [(ROOT / name).read_bytes() for name in ("pyproject.toml", "setup.py")]
+    build = hashlib.sha256(b"".join(sources)).hexdigest()
+    stamp = {"build": build, "prefix": str(tmp_path), "extras": ["emulator", "test"]}
     if change is not None:
         stamp[change] = ["test"] if change == "extras" else "another"
     (tmp_path / script.STAMP).write_text(json.dumps(stamp))

@@ -3,8 +3,9 @@
 The Makefile runs this script with whatever Python the machine has. It uses the standard library
 only, and syntax that Python 2.7 parses, so that an old interpreter prints a sentence that helps and
 not a SyntaxError. It checks the machine, creates the environment, installs this checkout (editable)
-with the extras named, and records what it installed from which pyproject.toml: a second run with
-nothing to do ends at once. Every error message ends with the command that solves the problem.
+with the extras named, and records what it installed from which pyproject.toml and setup.py: a
+second run with nothing to do ends at once. Every error message ends with the command that solves
+the problem.
 """
 
 from __future__ import print_function
@@ -43,10 +44,13 @@ def main():
         sys.exit(__doc__)
     directory = os.path.abspath(sys.argv[1])
     wanted = set(sys.argv[2].split(","))
-    with open(os.path.join(ROOT, "pyproject.toml"), "rb") as file:
-        digest = hashlib.sha256(file.read()).hexdigest()
+    digest = hashlib.sha256()
+    for name in ("pyproject.toml", "setup.py"):
+        with open(os.path.join(ROOT, name), "rb") as file:
+            digest.update(file.read())
+    build = digest.hexdigest()
     stamp = read_stamp(directory)
-    done = set(stamp["extras"]) if stamp["pyproject"] == digest else set()
+    done = set(stamp["extras"]) if stamp.get("build") == build else set()
     python = os.path.join(directory, "bin", "python")
     if wanted <= done and os.path.exists(python) and stamp["prefix"] == directory:
         return
@@ -56,7 +60,7 @@ def main():
         create(directory)
     check_space(directory, wanted - done)
     install(directory, sorted(done | wanted))
-    record = {"pyproject": digest, "prefix": directory, "extras": sorted(done | wanted)}
+    record = {"build": build, "prefix": directory, "extras": sorted(done | wanted)}
     with open(os.path.join(directory, STAMP), "w") as file:
         file.write(json.dumps(record) + "\n")
 
@@ -67,7 +71,7 @@ def read_stamp(directory):
         with open(os.path.join(directory, STAMP)) as file:
             return json.load(file)
     except (IOError, ValueError):
-        return {"pyproject": "", "prefix": "", "extras": []}
+        return {"build": "", "prefix": "", "extras": []}
 
 
 def check_machine():
