@@ -47,9 +47,13 @@ from cupygemm._request.containers import register as register_containers
 from cupygemm._tuning.tune import Tuned, tune
 from cupygemm._tuning.warmup import warmup
 from cupygemm._version import __version__
+from cupygemm_startup import missing_rocm
 
 if TYPE_CHECKING:
-    from cupygemm import linalg
+    from cupygemm import distributed as distributed
+    from cupygemm import emulator as emulator
+    from cupygemm import linalg as linalg
+    from cupygemm import testing as testing
 
 __all__ = [
     "Explanation",
@@ -83,18 +87,23 @@ register_containers("cupyx", "cupygemm._distributed.device_arrays", "index_map")
 register_functions("cupygemm._solvers.replacements")
 
 
+_MODULES = ("distributed", "emulator", "linalg", "testing")
+
+
 def __getattr__(name: str) -> ModuleType:
-    """Import `linalg` when it is first used: its solvers are a quarter of this package."""
-    if name == "linalg":
-        return importlib.import_module("cupygemm.linalg")
+    """Import a public module when it is first used; most programs use few of them."""
+    if name in _MODULES:
+        return importlib.import_module(f"cupygemm.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__all__, *_MODULES})
 
 
 if os.environ.get("CUPYGEMM_EMULATE"):
     from cupygemm import emulator
 
     emulator.enable(os.environ["CUPYGEMM_EMULATE"])
+else:
+    missing_rocm.install()

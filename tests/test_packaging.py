@@ -119,6 +119,17 @@ def test_solvers_are_imported_when_they_are_used(site: Path) -> None:
     assert run_outside(site, code) == "False True solve True"
 
 
+def test_public_modules_are_imported_when_they_are_used(site: Path) -> None:
+    code = (
+        "import cupygemm, sys\n"
+        "for name in ('distributed', 'emulator', 'testing'):\n"
+        "    before = f'cupygemm.{name}' in sys.modules\n"
+        "    print(before, name in dir(cupygemm), getattr(cupygemm, name).__name__)"
+    )
+    lines = [f"False True cupygemm.{name}" for name in ("distributed", "emulator", "testing")]
+    assert run_outside(site, code).splitlines() == lines
+
+
 def test_a_block_replaces_the_solvers_of_cupy_too(site: Path) -> None:
     code = (
         "import cupygemm, cupygemm._products.accelerate as accelerate\n"

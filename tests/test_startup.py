@@ -84,6 +84,58 @@ def test_looking_for_cupy_does_not_enable_the_device(wheel: Environment) -> None
     assert wheel.output(code, **HERE) == "True False"
 
 
+def test_a_folder_of_the_same_name_does_not_hide_the_package(environment: Environment) -> None:
+    """``git clone`` leaves such a folder, and programs are run next to it."""
+    (environment.folder / "cupygemm").mkdir(exist_ok=True)
+    code = "import cupygemm, cupygemm.kernels\nprint(cupygemm.matmul.__name__)"
+    assert environment.output(code) == "matmul"
+    code = "import cupy, cupygemm\nprint(cupygemm.emulator.target())"
+    assert environment.output(code, CUPYGEMM_EMULATE="gfx950") == "gfx950"
+
+
+def test_a_missing_rocm_runtime_names_the_emulated_device(wheel: Environment) -> None:
+    code = (
+        "import sys\n"
+        "import cupygemm\n"
+        "for _ in range(2):\n"
+        "    try:\n"
+        "        import cupy\n"
+        "    except ImportError as err:\n"
+        "        print('libamdhip64' in str(err), *err.__notes__)\n"
+        "cupygemm.emulator.enable('gfx950')\n"
+        "import cupy\n"
+        "print(int(cupy.arange(3).sum()))"
+    )
+    note = "cupygemm: This CuPy is built for AMD GPUs, and found no ROCm runtime (libamdhip64)."
+    lines = wheel.output(code, PYTHONSAFEPATH="1").splitlines()
+    assert [line for line in lines if not line.startswith("  ")] == [f"True {note}"] * 2 + ["3"]
+    assert "  or call cupygemm.emulator.enable" in "\n".join(lines)
+
+
+def test_other_errors_of_cupy_have_no_note(wheel: Environment, tmp_path: Path) -> None:
+    (tmp_path / "cupy.py").write_text("import a_module_that_is_missing")
+    code = (
+        "import cupygemm\n"
+        "try:\n"
+        "    import cupy\n"
+        "except ImportError as err:\n"
+        "    print(err.name, hasattr(err, '__notes__'))"
+    )
+    assert wheel.output(code, PYTHONPATH=str(tmp_path)) == "a_module_that_is_missing False"
+
+
+def test_a_loaded_cupy_has_its_own_loader(wheel: Environment, tmp_path: Path) -> None:
+    (tmp_path / "cupy.py").write_text("")
+    code = (
+        "import sys\n"
+        "import cupygemm, cupy\n"
+        "print(type(cupy.__spec__.loader).__name__, type(cupy.__loader__).__name__)\n"
+        "print([f for f in sys.meta_path if type(f).__module__.startswith('cupygemm')])"
+    )
+    lines = wheel.output(code, PYTHONPATH=str(tmp_path)).splitlines()
+    assert lines == ["SourceFileLoader SourceFileLoader", "[]"]
+
+
 def test_an_unknown_target_is_named_by_each_import(wheel: Environment) -> None:
     code = (
         "for _ in range(2):\n"
