@@ -28,6 +28,7 @@ from cupygemm._solvers.common.matrices import (
     copied,
     readable,
 )
+from cupygemm._solvers.common.scaled_product import scaled_product
 from cupygemm._solvers.lu import lu as _lu
 from cupygemm._solvers.operands import (
     factored_dtype,
@@ -338,8 +339,11 @@ def det(a: Any, *, stream: Any = None) -> Array:
     --------
     slogdet : The logarithm, which neither overflows nor underflows.
     """
+    import cupy
+
     signs, diagonal, stack = _sign_and_diagonal("det", a)
-    return (signs * diagonal.prod(axis=1)).reshape(stack)
+    product = scaled_product(diagonal, axis=1)
+    return cupy.where(signs < 0, -product, product).reshape(stack)
 
 
 @common_keywords

@@ -160,6 +160,19 @@ def test_slogdet_of_infinities_and_nan(cp, value, dtype):
         assert got.get().tolist() == pytest.approx(float(expected), nan_ok=True)
 
 
+@pytest.mark.parametrize("dtype", "fdFD")
+def test_only_the_determinant_itself_overflows_or_underflows(cp, dtype):
+    large = 1e30 if dtype in "fF" else 1e300
+    pivots = [large, large, 1 / large, 1 / large, -3]
+    for factors in (pivots, pivots[::-1], [large, 1 / large] * 20, [large, large], [1 / large] * 2):
+        a = np.diag(factors).astype(dtype)
+        if dtype in "FD":
+            a *= 0.6 + 0.8j
+        with np.errstate(over="ignore"):
+            expected = np.linalg.det(a)
+        np.testing.assert_allclose(linalg.det(cp.asarray(a)).get(), expected, rtol=1e-4)
+
+
 def test_singular_matrices_with_no_right_hand_sides(cp):
     with pytest.raises(np.linalg.LinAlgError, match="Singular matrix"):
         linalg.solve(cp.zeros((3, 3)), cp.zeros((3, 0)))
