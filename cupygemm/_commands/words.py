@@ -30,7 +30,9 @@ def parse_shape(word: str) -> tuple[int, ...]:
         The word is not a shape.
     """
     if not is_shape(word):
-        raise ValueError(f"the shape {word!r} is not MxNxK, or BATCHxMxNxK")
+        raise ValueError(
+            f"the shape {word!r} is not MxNxK, or BATCHxMxNxK, such as 512x512x512 or 8x64x64x64"
+        )
     return tuple(int(extent) for extent in word.lower().split("x"))
 
 
