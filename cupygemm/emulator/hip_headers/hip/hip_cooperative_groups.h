@@ -247,6 +247,17 @@ HIP_CG_FREE T reduce(const Group &group, T value, Operation operation) {
     return hip_reduce(group.mask() & __activemask(), value, operation);
 }
 
+// CUDA's copies that a group starts and waits for; HIP has none, and they do not compile there.
+#define HIP_CG_ABSENT                                                                              \
+    __attribute__((unavailable("HIP has no asynchronous copies of groups: let each thread copy "   \
+                               "its part, and call sync() of the group before the copy is read")))
+template <typename Group, typename... Rest>
+__device__ void memcpy_async(const Group &group, Rest... rest) HIP_CG_ABSENT;
+template <typename Group> __device__ void wait(const Group &group) HIP_CG_ABSENT;
+template <unsigned int stages, typename Group>
+__device__ void wait_prior(const Group &group) HIP_CG_ABSENT;
+#undef HIP_CG_ABSENT
+
 template <typename Group> HIP_CG_FREE void sync(const Group &group) { group.sync(); }
 template <typename Group> HIP_CG_FREE auto thread_rank(const Group &group) {
     return group.thread_rank();

@@ -1,0 +1,4 @@
+// An alias of <hip/hip_fp6.h>.
+#pragma once
+
+#include <hip/hip_fp6.h>
