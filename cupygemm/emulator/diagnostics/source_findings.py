@@ -7,7 +7,9 @@ at numbers and vectors, but not at elements of arrays.
 
 Where it says that a variable "may be" uninitialized, it has not compared conditions or counted the
 rounds of loops, and is often wrong. It is followed where the variable is used to compute its own
-next value, as an accumulator is, which no condition can excuse in the first round.
+next value, as an accumulator is, which no condition can excuse in the first round. Lanes may pass a
+variable that they have not set to __shfl, which reads another lane. They may not pass it to a
+group's shfl, whose argument the compiler takes to be set.
 
 A mask of a wave, such as that of __ballot, has 64 bits. Where code written for warps of 32 threads
 keeps 32 of them, the compiler's warning is kept likewise. Its other warnings of this kind are not.
@@ -17,7 +19,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from cupygemm.emulator.diagnostics import checking
@@ -28,6 +30,12 @@ CHECK, MASKS = "uninitialised_source", "wave_masks"
 OPTIONS = ("-Wuninitialized", "-Wsometimes-uninitialized", "-Wconditional-uninitialized")
 _NAMES = "|".join(option.removeprefix("-W") for option in OPTIONS)
 _WARNING = re.compile(rf"^(.+:\d+:\d+): warning: (.+) \[-W(?:{_NAMES})[^]]*\]$", re.MULTILINE)
+_USE = re.compile(r"^(.+:\d+:\d+): note: uninitialized use occurs here$", re.MULTILINE)
+# In front of a value that another lane's takes the place of.
+_SHUFFLED = re.compile(
+    r"\b(?:__shfl(?:_up|_down|_xor)?|\w*readfirstlane)\s*\(\s*$"
+    r"|\b__shfl\w*_sync\s*\((?:[^,()]|\(\))*,\s*$"
+)
 _SHORTEN = "shorten-64-to-32"
 _MASK = r"\b__(?:ballot|activemask|match_any|match_all|lanemask_\w+)(?:_sync)?\s*\("
 _SHORTENED = re.compile(
@@ -85,14 +93,23 @@ def comments(source: str, log: str) -> list[str]:
     """
     if is_generated(source):
         return []
-    warnings = _WARNING.findall(log)
-    told = ((where, what) for where, what in warnings if _is_certain(source, where, what))
+    told = (
+        (where, what)
+        for where, what, notes in _warnings(log)
+        if _is_certain(source, where, what) and not _is_shuffled(source, notes)
+    )
     found = dict.fromkeys(f"{_MARKS[CHECK]}{where}: {what}" for where, what in told)
     for where in _SHORTENED.findall(log):
         if mask := re.match(_MASK, _text_from(source, where)[1]):
             found[f"{_MARKS[MASKS]}{where}: {mask[0].rstrip('( ')}"] = None
     quoted = (re.sub(r'["\\]', r"\\\g<0>", text) for text in found)
     return [f'\t.ident "{text}"\n' for text in quoted]
+
+
+def _warnings(log: str) -> Iterator[tuple[str, str, str]]:
+    """Yield the places and texts of warnings about variables, and the notes that follow them."""
+    for found in _WARNING.finditer(log):
+        yield found[1], found[2], log[found.end() :].partition(": warning: ")[0]
 
 
 def _text_from(source: str, where: str) -> tuple[str, str]:
@@ -121,6 +138,12 @@ def _is_certain(source: str, where: str, what: str) -> bool:
     )
     written += rf'|(?:\+\+|--)\s*{name}\b|"\+[^"]*"\s*\(\s*{name}\b'
     return re.search(written, before + after) is not None
+
+
+def _is_shuffled(source: str, notes: str) -> bool:
+    """Tell whether a warning's notes say that the variable is used as a shuffle's value."""
+    use = _USE.search(notes)
+    return use is not None and _SHUFFLED.search(_text_from(source, use[1])[0]) is not None
 
 
 def report(elf: bytes) -> None:

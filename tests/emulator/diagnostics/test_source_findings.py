@@ -137,6 +137,27 @@ def test_what_computes_a_variable_anew(statement: str, kept: int) -> None:
     assert len(source_findings.comments(statement, log)) == kept
 
 
+@pytest.mark.parametrize(
+    ("statement", "kept"),
+    [
+        ("y = __shfl(acc, lead);", 0),
+        ("y = __shfl_down_sync(__activemask(), acc, 1);", 0),
+        ("y = group.shfl(acc, 1);", 1),
+        ("y = __builtin_amdgcn_readfirstlane(acc);", 0),
+        ("y = __shfl(x, acc);", 1),
+        ("y = __shfl_sync(acc, x, 0);", 1),
+        ("y = shfl(acc);", 1),
+    ],
+)
+def test_what_lanes_pass_to_a_shuffle_may_be_unset(statement: str, kept: int) -> None:
+    log = (
+        "a.hip:1:1: warning: variable 'acc' is used uninitialized whenever 'if' condition is false "
+        "[-Wsometimes-uninitialized]\n"
+        f"a.hip:1:{statement.index('acc') + 1}: note: uninitialized use occurs here\n"
+    )
+    assert len(source_findings.comments(statement, log)) == kept
+
+
 # Its last element starts as whatever a register holds.
 ARRAY = """
 extern "C" __global__ void sums(const float* a, float* c, int n) {

@@ -167,3 +167,38 @@ def test_masks_of_other_lanes_are_reported(cp: ModuleType) -> None:
     np.testing.assert_array_equal(found, expected)
     with pytest.warns(KernelWarning, match=r"(?s)mask of other lanes.*lanes 0-63.*__shfl_xor_sync"):
         results(cp, "out = __shfl_xor_sync(0xffffffffull, v, 1)")
+
+
+@pytest.mark.parametrize(
+    "shuffled",
+    [
+        "base = __shfl(base, leader)",
+        "base = __shfl_sync(__activemask(), base, leader)",
+    ],
+)
+def test_the_leader_alone_may_set_what_lanes_shuffle(cp: ModuleType, shuffled: str) -> None:
+    """Lanes count together: one adds for all of them, and the others' variable is not set.
+
+    The compiler must not take it that all lanes have set it, and so have all added.
+    """
+    head = "__device__ int total;"
+    body = f"""
+    if (v % 3 == 0) {{
+        unsigned long long lanes = __ballot(1);
+        int leader = __ffsll(lanes) - 1, base;
+        if (__lane_id() == leader)
+            base = atomicAdd(&total, __popcll(lanes));
+        {shuffled};
+        out = base + __popcll(lanes & __lanemask_lt());
+    }}"""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = results(cp, body, head)
+    counted = found[X % 3 == 0]
+    np.testing.assert_array_equal(np.sort(counted), np.arange(counted.size))
+
+
+@pytest.mark.parametrize("call", ["memcpy_async(block, y, x, 512)", "wait(block)"])
+def test_copies_of_groups_do_not_compile_and_say_why(cp: ModuleType, call: str) -> None:
+    with pytest.raises(cp.cuda.compiler.CompileException, match="no asynchronous copies of groups"):
+        results(cp, f"cg::{call}")

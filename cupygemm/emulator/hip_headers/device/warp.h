@@ -28,9 +28,14 @@ HIP_DEVICE void __syncwarp(unsigned long long = ~0ull) {
 HIP_DEVICE unsigned long long __lanemask_lt() { return (1ull << __lane_id()) - 1; }
 HIP_DEVICE unsigned long long __lanemask_gt() { return ~__lanemask_lt() << 1; }
 
+// Of a value that lanes may pass without having set it, as in ROCm: `if (leader) x = ...;` may come
+// before a shuffle that reads the leader. Without this, the compiler could assume that all lanes
+// have set x, and so that the condition is true.
+#define HIP_MAYBE_UNSET __attribute__((maybe_undef))
+
 // Returns the value of another lane, given the number of that lane within the wave.
 template <typename T>
-HIP_DEVICE __attribute__((convergent)) T hip_value_of_lane(T value, int lane) {
+HIP_DEVICE __attribute__((convergent)) T hip_value_of_lane(HIP_MAYBE_UNSET T value, int lane) {
     if constexpr (sizeof(T) < 4) {
         int word = 0;
         __builtin_memcpy(&word, &value, sizeof(T));
@@ -50,25 +55,27 @@ HIP_DEVICE __attribute__((convergent)) T hip_value_of_lane(T value, int lane) {
 
 // `width` divides the wave into groups that shuffle independently. A source lane outside the group
 // leaves the value unchanged.
-template <typename T>
-HIP_DEVICE __attribute__((convergent)) T __shfl(T value, int lane, int width = warpSize) {
+template <typename T> HIP_DEVICE __attribute__((convergent)) T __shfl(HIP_MAYBE_UNSET T value,
+                                                                      int lane,
+                                                                      int width = warpSize) {
     int own = __lane_id();
     return hip_value_of_lane(value, (lane & (width - 1)) + (own & ~(width - 1)));
 }
-template <typename T> HIP_DEVICE __attribute__((convergent)) T __shfl_up(T value,
+template <typename T> HIP_DEVICE __attribute__((convergent)) T __shfl_up(HIP_MAYBE_UNSET T value,
                                                                          unsigned int delta,
                                                                          int width = warpSize) {
     int own = __lane_id(), lane = own - (int)delta;
     return hip_value_of_lane(value, lane < (own & ~(width - 1)) ? own : lane);
 }
-template <typename T> HIP_DEVICE __attribute__((convergent)) T __shfl_down(T value,
+template <typename T> HIP_DEVICE __attribute__((convergent)) T __shfl_down(HIP_MAYBE_UNSET T value,
                                                                            unsigned int delta,
                                                                            int width = warpSize) {
     int own = __lane_id(), lane = own + (int)delta;
     return hip_value_of_lane(value, (own & (width - 1)) + (int)delta >= width ? own : lane);
 }
-template <typename T>
-HIP_DEVICE __attribute__((convergent)) T __shfl_xor(T value, int mask, int width = warpSize) {
+template <typename T> HIP_DEVICE __attribute__((convergent)) T __shfl_xor(HIP_MAYBE_UNSET T value,
+                                                                          int mask,
+                                                                          int width = warpSize) {
     int own = __lane_id(), lane = own ^ mask;
     return hip_value_of_lane(value, lane >= ((own + width) & ~(width - 1)) ? own : lane);
 }
@@ -104,7 +111,8 @@ HIP_DEVICE __attribute__((convergent)) float __hip_ds_permutef(int lane_times_4,
     __builtin_amdgcn_mov_dpp(value, control, row_mask, bank_mask, bound_control)
 
 // The value in the first active lane.
-template <typename T> HIP_DEVICE __attribute__((convergent)) T __hip_readfirstlane(T value) {
+template <typename T>
+HIP_DEVICE __attribute__((convergent)) T __hip_readfirstlane(HIP_MAYBE_UNSET T value) {
     static_assert(sizeof(T) % 4 == 0, "whole 32-bit words are read");
     int words[sizeof(T) / 4];
     __builtin_memcpy(words, &value, sizeof(T));

@@ -34,26 +34,27 @@ HIP_DEVICE __attribute__((convergent)) int __all_sync(MaskT mask, int predicate)
 
 // As in HIP, the type of the mask comes first among the template's parameters.
 template <typename MaskT, typename T>
-HIP_DEVICE __attribute__((convergent)) T __shfl_sync(MaskT mask, T value, int lane,
+HIP_DEVICE __attribute__((convergent)) T __shfl_sync(MaskT mask, HIP_MAYBE_UNSET T value, int lane,
                                                      int width = warpSize) {
     hip_sync_mask(mask);
     return __shfl(value, lane, width);
 }
 template <typename MaskT, typename T>
-HIP_DEVICE __attribute__((convergent)) T __shfl_up_sync(MaskT mask, T value, unsigned int delta,
-                                                        int width = warpSize) {
+HIP_DEVICE __attribute__((convergent)) T __shfl_up_sync(MaskT mask, HIP_MAYBE_UNSET T value,
+                                                        unsigned int delta, int width = warpSize) {
     hip_sync_mask(mask);
     return __shfl_up(value, delta, width);
 }
 template <typename MaskT, typename T>
-HIP_DEVICE __attribute__((convergent)) T __shfl_down_sync(MaskT mask, T value, unsigned int delta,
+HIP_DEVICE __attribute__((convergent)) T __shfl_down_sync(MaskT mask, HIP_MAYBE_UNSET T value,
+                                                          unsigned int delta,
                                                           int width = warpSize) {
     hip_sync_mask(mask);
     return __shfl_down(value, delta, width);
 }
 template <typename MaskT, typename T>
-HIP_DEVICE __attribute__((convergent)) T __shfl_xor_sync(MaskT mask, T value, int other,
-                                                         int width = warpSize) {
+HIP_DEVICE __attribute__((convergent)) T __shfl_xor_sync(MaskT mask, HIP_MAYBE_UNSET T value,
+                                                         int other, int width = warpSize) {
     hip_sync_mask(mask);
     return __shfl_xor(value, other, width);
 }
