@@ -17,7 +17,9 @@ import numpy as np
 from cupygemm.emulator.definedness import lanes, matrix, scalar
 from cupygemm.emulator.definedness.vector import ShadowGroup, is_packed, selected, shadow_of
 from cupygemm.emulator.isa.instruction import EXEC, Instruction, Operand, registers
+from cupygemm.emulator.units.lanewise import source_operands
 from cupygemm.emulator.units.memory.machine import machine_of
+from cupygemm.emulator.units.operands import lane_mask
 from cupygemm.emulator.units.relative import indexed_forms, is_selected
 from cupygemm.emulator.units.scalar.scc import reads_scc, writes_scc
 from cupygemm.emulator.waves.marks import (
@@ -146,6 +148,8 @@ def _vector(marks: Marks, group: Group, inst: Instruction, looked_at: int = lane
     if sources and is_packed(inst):
         read = selected(inst)
         sources = [source for source in sources if source in read]
+    if len(sources) > 1 and inst.mnemonic.startswith("v_cndmask_b32"):
+        sources = _chosen_first(marks, group, inst, sources)
     targets = [
         Register("v" if op.kind == "v" else "s", register)
         for op in inst.dst
@@ -169,6 +173,22 @@ def _vector(marks: Marks, group: Group, inst: Instruction, looked_at: int = lane
             marks.settle(register, marked=bool(sources) or taken)
         else:
             marks.settle_scalar(register)
+
+
+def _chosen_first(
+    marks: Marks, group: Group, inst: Instruction, sources: list[Register]
+) -> list[Register]:
+    """Return the sources of a select, those first whose undefined bits it takes in some lane."""
+    first, second, selector = source_operands(inst)
+    chosen = lane_mask(selector)(group)
+    lanes_of = [(first, ~chosen & group.mask), (second, chosen & group.mask)]
+
+    def is_left(key: Register) -> bool:
+        read = [where for op, where in lanes_of if (op.kind, op.index) == (key.file, key.number)]
+        undefined = marks.undefined[key.number, group.waves] != 0 if key.file == "v" else True
+        return not any((undefined & where).any() for where in read)
+
+    return sorted(sources, key=is_left)
 
 
 def _take(marks: Marks, group: Group, inst: Instruction, targets: list[Register]) -> bool:

@@ -259,7 +259,12 @@ class _Program:
         marked = file.with_name("marked.o")
         ways = precompiled.ways(headers, arguments)
         if self.keeps_source and unwritten.compile_marked(
-            toolchain, file, marked, target_name=self.target_name, ways=ways
+            toolchain,
+            file,
+            marked,
+            plain=object_file,
+            target_name=self.target_name,
+            ways=ways,
         ):
             object_file = marked
         objects = [object_file, self._comments(found)]
@@ -290,7 +295,8 @@ def headers_digest() -> str:
     """Return a digest of the HIP headers that the emulator brings, and of what it warns of."""
     state = hashlib.sha256(Path(source_findings.__file__).read_bytes())
     state.update(Path(kept_source.__file__).read_bytes())
-    state.update(Path(unwritten.__file__).read_bytes())
+    for name in ("unwritten.py", "local_bounds.py", "ir_types.py"):
+        state.update(Path(__file__).with_name(name).read_bytes())
     for folder in cxx_library.OWN_FOLDERS:
         for path in sorted(each for each in folder.rglob("*") if each.is_file()):
             state.update(path.relative_to(folder).as_posix().encode() + b"\0")

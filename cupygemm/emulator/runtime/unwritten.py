@@ -19,8 +19,12 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import msgpack
+
 from cupygemm._build.source_text import read_source
 from cupygemm._build.toolchain import CompileError, Toolchain
+from cupygemm.emulator.runtime import local_bounds
+from cupygemm.emulator.runtime.ir_types import members, typed
 
 MARKER = "v_mov_b32_dpp $0, $0 quad_perm:[0,1,2,3] row_mask:0x0 bank_mask:0x0"
 EXPLICIT_LINES = ("-mllvm", "-use-unknown-locations=Enable")
@@ -47,7 +51,6 @@ _NO_DECLARATION = re.compile(
     r"\b[^;{]*;|\b(?:(?:unsigned|signed|long|short|int|char|bool|float|double|half|__half|size_t"
     r"|u?int(?:8|16|32|64)_t)\s+)+\w+(?:\s*,\s*\w+)*\s*;"
 )
-_BITS = {"half": 16, "bfloat": 16, "float": 32, "double": 64, "ptr": 64}
 
 
 def compile_marked(
@@ -55,6 +58,7 @@ def compile_marked(
     file: Path,
     output: Path,
     *,
+    plain: Path,
     target_name: str,
     ways: Sequence[Sequence[str]],
 ) -> bool:
@@ -65,26 +69,51 @@ def compile_marked(
     toolchain : Toolchain
     file, output : pathlib.Path
         The program, which compiles, in a folder of its own, and what to write.
+    plain : pathlib.Path
+        The object file without markers.
     target_name : str
         LLVM's name of the processor.
     ways : sequence of sequences of str
         The compiler's options, of which the first are used that compile it.
     """
-    if not may_be_unwritten(read_source(file)):
+    source = read_source(file)
+    if not may_be_unwritten(source) and not local_bounds.may_index(source):
         return False
     ir = file.with_name("marked.ll")
     try:
         options = _compile_to_ir(toolchain, file, ir, target_name, ways)
-        marked = with_markers(ir.read_text())
-        if marked is None:
-            return False
-        ir.write_text(marked)
         levels = [option for option in options if option.startswith("-O")]
         levels += EXPLICIT_LINES if EXPLICIT_LINES[-1] in options else ()
-        toolchain.compile_ir(ir, output, target=target_name, options=levels)
-    except CompileError:  # as where the markers need more registers than there are
+        text = ir.read_text()
+        marked = with_markers(text)
+        bounded = local_bounds.with_bounds(marked or text, dict(_TYPE.findall(text)))
+        for changed in (bounded, marked):
+            if changed is None:
+                continue
+            ir.write_text(changed)
+            with contextlib.suppress(CompileError):  # the markers may need too many registers
+                toolchain.compile_ir(ir, output, target=target_name, options=levels)
+                code = output.read_bytes()
+                if not has_markers(code):
+                    return False
+                if changed is marked or _private_bytes(code) <= _private_bytes(plain.read_bytes()):
+                    return True
+    except CompileError:
         return False
-    return has_markers(output.read_bytes())
+    return False
+
+
+def _private_bytes(code: bytes) -> int:
+    """Return the private memory of a code object's kernels, as their metadata have it.
+
+    More than without markers means that they keep the optimiser from seeing through an array.
+    """
+    total = 0
+    for found in re.finditer(rb"\.private_segment_fixed_size", code):
+        unpacker = msgpack.Unpacker()
+        unpacker.feed(code[found.end() : found.end() + 9])
+        total += int(unpacker.unpack())
+    return total
 
 
 def _compile_to_ir(
@@ -132,13 +161,13 @@ def with_markers(ir: str) -> str | None:
 
 def has_markers(code: bytes) -> bool:
     """Tell whether a code object has markers, so that some element may be read unwritten."""
-    position = 0
-    control = bytes([_CONTROL, 0, 0])
-    while (position := code.find(control, position + 1)) >= 0:
-        word = int.from_bytes(code[position - 5 : position - 1], "little")
-        register = word >> 17 & 0xFF
-        if word == _MOV | _DPP | register << 17 and code[position - 1] == register:
-            return True
+    for control in (_CONTROL, local_bounds.CONTROL):
+        position = 0
+        while (position := code.find(bytes([control, 0, 0]), position + 1)) >= 0:
+            word = int.from_bytes(code[position - 5 : position - 1], "little")
+            register = word >> 17 & 0xFF
+            if word == _MOV | _DPP | register << 17 and code[position - 1] == register:
+                return True
     return False
 
 
@@ -157,7 +186,7 @@ def _stores(
     values: dict[str, str] = {}
     for position, (leaf, path) in enumerate(leaves):
         if leaf not in values:
-            lines = list(_value(leaf, prefix, f"{prefix}.{len(values)}"))
+            lines = list(typed(leaf, prefix, f"{prefix}.{len(values)}"))
             if not lines:
                 continue
             yield from (f"{line}{place}" for line in lines)
@@ -174,7 +203,7 @@ def _leaves(
     """Yield the numbers, pointers and vectors of a type, with their indices."""
     body = structures.get(kind, kind)
     if body.startswith(("{", "<{")):
-        for position, member in enumerate(_members(body[body.index("{") + 1 : body.rindex("}")])):
+        for position, member in enumerate(members(body[body.index("{") + 1 : body.rindex("}")])):
             yield from _leaves(member, structures, (*path, position))
     elif body.startswith("["):
         length, _, element = body[1:-1].partition(" x ")
@@ -184,48 +213,3 @@ def _leaves(
             yield from _leaves(element, structures, (*path, position))
     elif not body.startswith("%"):
         yield body, path
-
-
-def _members(body: str) -> Iterator[str]:
-    """Yield the types in a list of them."""
-    depth, start = 0, 0
-    for position, character in enumerate(body):
-        depth += (character in "[{<(") - (character in "]}>)")
-        if character == "," and depth == 0:
-            yield body[start:position].strip()
-            start = position + 1
-    if body[start:].strip():
-        yield body[start:].strip()
-
-
-def _width(kind: str) -> int:
-    """Return the bits of a number, a pointer or a vector; 0 if it is none of them."""
-    vector = re.fullmatch(r"<(\d+) x (\w+)>", kind)
-    if vector:
-        return int(vector[1]) * _width(vector[2]) if vector[2] != "ptr" else 0
-    if kind.startswith("ptr addrspace("):
-        return 32 if kind[14] in "2356" else 64
-    if re.fullmatch(r"i\d+", kind):
-        return int(kind[1:])
-    return _BITS.get(kind, 0)
-
-
-def _value(kind: str, marker: str, prefix: str) -> Iterator[str]:
-    """Yield the instructions that make a value of a type of the marker, the last of which is it."""
-    bits = _width(kind)
-    if not bits or bits % 8:
-        return
-    words = -(-bits // 32)
-    value, have = marker, "i32"
-    if words > 1:
-        have, value = f"<{words} x i32>", "poison"
-        for word in range(words):
-            yield f"  {prefix}.w{word} = insertelement {have} {value}, i32 {marker}, i32 {word}"
-            value = f"{prefix}.w{word}"
-        yield f"  {prefix}.i = bitcast {have} {value} to i{32 * words}"
-        value, have = f"{prefix}.i", f"i{32 * words}"
-    if bits % 32:
-        yield f"  {prefix}.t = trunc {have} {value} to i{bits}"
-        value, have = f"{prefix}.t", f"i{bits}"
-    cast = "inttoptr" if kind.startswith("ptr") else "bitcast"
-    yield f"  {prefix} = {cast} {have} {value} to {kind}"

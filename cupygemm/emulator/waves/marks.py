@@ -55,6 +55,12 @@ nothing has written since its declaration:
   {}
 The optimiser takes any value for it, so that the result may look right, or change with the
 compiler: initialise it"""
+_BEYOND_ARRAY = """\
+what an index outside a local array gives,
+or what such an index has overwritten:
+  {}
+The optimiser keeps the array in registers, so that the result may look right, or change with the
+compiler"""
 
 
 _INITIAL_ORIGINS = 8 * (_SCALAR0 + np.arange(129, dtype=np.int32)[:, None])
@@ -369,16 +375,17 @@ class Marks:
     ) -> Fault:
         pc = (origin & ~_UNWRITTEN) >> 3 << 2
         does = "depends on" if origin & COMPUTED else "is"
-        what = _UNWRITTEN_VARIABLE.format(quoted_line(state, pc))
+        beyond = "quad_perm:[3,2,1,0]" in instruction_at(state, pc)
+        what = (_BEYOND_ARRAY if beyond else _UNWRITTEN_VARIABLE).format(quoted_line(state, pc))
         detail = f"{name} {use}; it {does} {what}"
         return Fault(
-            "uninitialised variable",
+            "index outside a local array" if beyond else "uninitialised variable",
             detail,
             wave=position,
             lane=lanes[0] if lanes else -1,
             lanes=lanes,
-            check="uninitialised",
-            may_be_meant=not origin & COMPUTED,  # a copy of a structure
+            check="bounds" if beyond else "uninitialised",
+            may_be_meant=not beyond and not origin & COMPUTED,  # a copy of a structure
         )
 
     @staticmethod

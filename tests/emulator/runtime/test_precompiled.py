@@ -142,6 +142,7 @@ def test_programs_with_markers_take_precompiled_headers_too(
             given.toolchain,
             compilation.file,
             compilation.object_file,
+            plain=compilation.object_file,
             target_name=TARGET,
             ways=ways,
         )
