@@ -71,6 +71,18 @@ def test_textures_do_not_compile_and_say_why() -> None:
         assert "is unavailable: CDNA GPUs have no image instructions" in caught.value.log
 
 
+def test_lowest_bits_and_the_number_of_the_host(cp: ModuleType) -> None:
+    """A number without bits has none, and HIP's device -1 is the host."""
+    code = """
+    static_assert(hipCpuDeviceId == -1 && hipInvalidDeviceId == -2, "");
+    unsigned high = __lastbit_u32_u64((unsigned long)a << 32);
+    out = a == 0 ? __lastbit_u32_u32(a) == ~0u && high == ~0u : high - __lastbit_u32_u32(a)"""
+    numbers = np.where(np.arange(256) % 8, BITS, 0).astype(np.uint32)
+    includes = "#include <hip/hip_runtime.h>"
+    found = elementwise(cp, code, "uint32", numbers, includes=includes)
+    np.testing.assert_array_equal(found, np.where(numbers, 32, 1))
+
+
 def test_the_bit_header(cp: ModuleType) -> None:
     code = """
     static_assert(std::bit_cast<unsigned>(1.0f) == 0x3f800000u, "");

@@ -63,6 +63,9 @@ HIP_DEVICE unsigned int __funnelshift_lc(unsigned int low, unsigned int high, un
 HIP_DEVICE unsigned int __funnelshift_rc(unsigned int low, unsigned int high, unsigned int shift) {
     return shift >= 32 ? high : __funnelshift_r(low, high, shift);
 }
+HIP_DEVICE unsigned int __lastbit_u32_u32(unsigned int x) {
+    return x == 0 ? ~0u : (unsigned int)__builtin_ctz(x);
+}
 HIP_DEVICE unsigned int __lastbit_u32_u64(unsigned long x) {
     return x == 0 ? ~0u : (unsigned int)__builtin_ctzl(x);
 }

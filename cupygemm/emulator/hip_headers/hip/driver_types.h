@@ -128,6 +128,9 @@ typedef struct hipPointerAttribute_t {
     int isManaged;
     unsigned int allocationFlags;
 } hipPointerAttribute_t;
+// What hipMemAdvise and hipMemPrefetchAsync take for the host, and for no device.
+#define hipCpuDeviceId ((int)-1)
+#define hipInvalidDeviceId ((int)-2)
 typedef enum hipMemoryAdvise {
     hipMemAdviseSetReadMostly = 1,
     hipMemAdviseUnsetReadMostly = 2,
