@@ -147,3 +147,37 @@ def test_an_atomic_beyond_an_array_is_named(statement: str, says: str) -> None:
     messages = found(HISTOGRAM.replace("STATEMENT", statement), "histogram")
     assert len(messages) == bool(says)
     assert all("LDS atomic outside its array" in each and says in each for each in messages)
+
+
+SHIFTED = """
+extern "C" __global__ void shifted(const int* x, int* y) {
+    __shared__ int keys[128];
+    __shared__ int first[1];
+    int t = threadIdx.x;
+    if (t == 0) first[0] = x[0];
+    __syncthreads();
+    y[t] = first[0];
+    STORE
+    __syncthreads();
+    y[t] += keys[127 - t];
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("store", "cause"),
+    [
+        (
+            "keys[t + 1] = x[t];",
+            "this is keys[128] of int keys[128], 0 bytes behind its end:\nthe index is wrong",
+        ),
+        ("keys[t % 64] = t >> 6;", "must come between the two"),
+    ],
+)
+def test_a_race_because_of_a_wrong_index_names_the_index(store: str, cause: str) -> None:
+    """One lands where other waves have just read; the other is a race inside the array."""
+    code = compile_program(SHIFTED.replace("STORE", store), "a.hip", target_name="gfx942").code
+    x, y = np.arange(128, dtype=np.int32), np.zeros(128, np.int32)
+    with pytest.raises(KernelFault, match="LDS race") as caught:
+        emulator.launch(code, 1, 128, [x, y])
+    assert cause in caught.value.detail

@@ -108,6 +108,14 @@ def meant_by(kernel: Kernel, pc: int, address: int, offset: int = -1) -> Meant |
     return Meant(element_of(variable, address), declaration_of(variable), distance)
 
 
+def meant_outside(kernel: Kernel, pc: int, address: int) -> Meant | None:
+    """Return what `meant_by` does, if the address is outside the array that the source names."""
+    variable = _variables(kernel).get(pc)
+    if variable is None or 0 <= address - variable.offset < variable.size:
+        return None
+    return meant_by(kernel, pc, address)
+
+
 def _variables(kernel: Kernel) -> dict[int, Variable | None]:
     """Return the variable that each access is to, by its program counter; None for any."""
     if not hasattr(kernel, "code_object"):  # a single instruction, outside a kernel

@@ -12,7 +12,7 @@ from cupygemm.emulator.concurrency.stream_races import describe_race
 from cupygemm.emulator.diagnostics.checking import Policy
 from cupygemm.emulator.errors import Fault, lanes_of
 from cupygemm.emulator.units.lds.polling import polls_of
-from cupygemm.emulator.units.lds.shared_arrays import meant_by
+from cupygemm.emulator.units.lds.shared_arrays import meant_by, meant_outside
 from cupygemm.emulator.units.memory.global_races import Race, global_race
 from cupygemm.emulator.units.memory.lane_races import lane_race
 from cupygemm.emulator.waves.marks import marks_of
@@ -262,10 +262,16 @@ def _describe_race(
         FaultCode.RACE_WRITE_WRITE: "LDS race: write after another wave's write",
     }[code]
     doing = "reads" if code == FaultCode.RACE_READ else "writes"
+    meant = meant_outside(group.state.kernel, group.state.current_pc, int(found.address))
+    cause = (
+        _missing_order(code, found, group, position)
+        if meant is None
+        else f"as the source has it, this is {meant.element} of {meant.declaration}, "
+        f"{meant.distance}:\nthe index is wrong, and not the order"
+    )
     return (
         kind,
-        f"wave {wave} {doing} {span}, which wave {other} {done} at\n  {where}\n"
-        + _missing_order(code, found, group, position),
+        f"wave {wave} {doing} {span}, which wave {other} {done} at\n  {where}\n{cause}",
     )
 
 
