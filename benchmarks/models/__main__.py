@@ -20,7 +20,7 @@ import numpy as np
 
 from benchmarks.models import report
 from benchmarks.models.kernels import choice_of, compile_all
-from benchmarks.models.layers import FEW, HELD_OUT, MODELS, Layer, products
+from benchmarks.models.layers import FEW, HELD_OUT, MODELS, MORE, Layer, products
 from benchmarks.models.measure import COLD_BYTES, ROUNDS, STATES, measure, operands_of
 from benchmarks.models.peers import OURS, PEERS, Case
 from benchmarks.models.rotation import num_sets
@@ -80,10 +80,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--models",
         nargs="+",
-        choices=(*MODELS, *HELD_OUT),
+        choices=(*MODELS, *HELD_OUT, *MORE),
         default=FEW,
         metavar="MODEL",
-        help=f"of: {', '.join((*MODELS, *HELD_OUT))}; default: {', '.join(FEW)}",
+        help=f"of: {', '.join((*MODELS, *HELD_OUT, *MORE))}; default: {', '.join(FEW)}",
     )
     parser.add_argument(
         "--held-out",

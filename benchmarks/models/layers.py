@@ -204,7 +204,40 @@ HELD_OUT: dict[str, dict[str, tuple[int, int]]] = {
     },
 }
 """Models that the cost model is not trained on: they say what the choice is worth elsewhere."""
-VISION = ("ViT", "SigLIP So400m", "UNet", "FLUX.1", "DiT", "Stable Diffusion")
+MORE: dict[str, dict[str, tuple[int, int]]] = {
+    "Qwen 3 14B": {"qkv": (7168, 5120)},
+    "Qwen 2.5 3B": {"gate up": (22016, 2048), "down": (2048, 11008)},
+    "Qwen 2.5 14B": {"gate up": (27648, 5120)},
+    "Gemma 3 27B": {"down": (5376, 21504)},
+    "GLM 4.5 Air": {"qkv": (14336, 4096), "gate up": (21888, 4096), "down": (4096, 10944)},
+    "Llama 4 Scout": {"gate up": (16384, 5120)},
+    "Mixtral 8x22B": {
+        "qkv": (8192, 6144),
+        "out": (6144, 6144),
+        "gate up": (32768, 6144),
+        "down": (6144, 16384),
+    },
+    "Yi 34B": {
+        "qkv": (9216, 7168),
+        "out": (7168, 7168),
+        "gate up": (40960, 7168),
+        "down": (7168, 20480),
+    },
+    "MiniCPM 2B": {
+        "qkv": (6912, 2304),
+        "out": (2304, 2304),
+        "gate up": (11520, 2304),
+        "down": (2304, 5760),
+    },
+    "Hunyuan-DiT": {
+        "qkv": (4224, 1408),
+        "out": (1408, 1408),
+        "up": (6144, 1408),
+        "down": (1408, 6144),
+    },
+}
+"""Layers of further models, with extents that neither of the others have."""
+VISION = ("ViT", "SigLIP So400m", "UNet", "FLUX.1", "DiT", "Stable Diffusion", "Hunyuan-DiT")
 """How the names of models begin that take images."""
 TOKENS = (1, 8, 33, 128, 512, 2048, 8192)
 """Tokens of language models: decoding, small batches, prompts."""
@@ -235,7 +268,7 @@ FEW = (
 def layers(models: Sequence[str] = tuple(MODELS)) -> list[Layer]:
     """Return the layers of models, those with the same extents once."""
     found: dict[tuple[int, int], Layer] = {}
-    known = {**MODELS, **HELD_OUT}
+    known = {**MODELS, **HELD_OUT, **MORE}
     for model in models:
         if model not in known:
             raise ValueError(f"no model {model!r}; there are: {', '.join(known)}")

@@ -8,7 +8,15 @@ import pytest
 
 from benchmarks.models import __main__ as command
 from benchmarks.models import report
-from benchmarks.models.layers import FEW, HELD_OUT, MODELS, layers, products, row_of
+from benchmarks.models.layers import (
+    FEW,
+    HELD_OUT,
+    MODELS,
+    MORE,
+    layers,
+    products,
+    row_of,
+)
 from benchmarks.models.measure import COLD_BYTES, operands_of
 from benchmarks.models.peers import Case
 from benchmarks.models.rotation import MAX_SETS, Operand, Rotating, num_sets, places
@@ -38,11 +46,14 @@ def test_layers_are_named_once_and_have_their_own_tokens():
 
 
 def test_no_layer_is_both_trained_on_and_held_out():
-    trained, held_out = (
-        {(layer.n, layer.k) for layer in layers(tuple(models))} for models in (MODELS, HELD_OUT)
+    trained, held_out, more = (
+        {(layer.n, layer.k) for layer in layers(tuple(models))}
+        for models in (MODELS, HELD_OUT, MORE)
     )
     assert held_out
     assert not trained & held_out
+    assert len(more) == sum(map(len, MORE.values()))  # each once
+    assert not more & (trained | held_out)
 
 
 @pytest.mark.parametrize("set_bytes", [1 << 10, 3 << 20, 33 << 20, 1 << 30])
