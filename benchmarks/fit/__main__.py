@@ -85,6 +85,9 @@ def _add_network(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data", type=Path, nargs="+", help="default: all of Hopper")
     parser.add_argument("--write", action="store_true", help="write the weights if better")
     parser.add_argument("--steps", type=int, default=600, help="of the optimisation")
+    parser.add_argument(
+        "--resume", action="store_true", help="begin with the present weights, not with random ones"
+    )
     parser.set_defaults(run=_train)
 
 
@@ -98,7 +101,13 @@ def _train(options: argparse.Namespace) -> None:
     rows = [row for file in files for row in hopper.rows_of(file)]
     if not rows:
         raise SystemExit(f"network: no samples in {options.data}; run a sweep first")
-    outcome = network.retrain(rows, hopper.present.KERNELS, _present_network(), steps=options.steps)
+    outcome = network.retrain(
+        rows,
+        hopper.present.KERNELS,
+        _present_network(),
+        steps=options.steps,
+        resume=options.resume,
+    )
     sys.stdout.write(f"{outcome}\n")
     if options.write and outcome.is_better:
         origin = origin_of(files) | {

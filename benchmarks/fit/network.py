@@ -14,7 +14,7 @@ Products whose kernels were all measured as the selector would run them count th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -96,23 +96,23 @@ def train(
     *,
     steps: int = STEPS,
     seed: int = 0,
+    first: Network | None = None,
 ) -> Network:
-    """Return the network that corrects the model best, by rows that are not held out."""
+    """Return the network that corrects the model best, by rows that are not held out.
+
+    The training begins with the weights of `first`, or with random ones.
+    """
     table = table_of(fitting.split(rows)[0], constants)
-    mean, deviation = table.features.mean(0), table.features.std(0) + 1e-3
+    if first is None:
+        mean, deviation = table.features.mean(0), table.features.std(0) + 1e-3
+    else:
+        mean, deviation = first.mean, first.deviation
     inputs = (table.features - mean) / deviation
-    rng, count = np.random.default_rng(seed), len(FEATURES)
-    start = np.concatenate(
-        [
-            rng.standard_normal(count * HIDDEN) * 0.5 / np.sqrt(count),
-            np.zeros(HIDDEN),
-            rng.standard_normal(HIDDEN) * 0.02,
-            np.zeros(1),
-        ]
-    )
+    start = _random(seed) if first is None else _packed(first)
     loss = _Loss(table, inputs)
     options = {"maxiter": steps, "maxcor": 20}
     found = minimize(loss, start, jac=True, method="L-BFGS-B", options=options)
+    count = len(FEATURES)
     hidden, hidden_bias, out, bias = _unpacked(found.x, count)
     return Network(mean, deviation, hidden, hidden_bias, out, float(bias))
 
@@ -128,6 +128,40 @@ def joined(networks: Sequence[Network]) -> Network:
         out=np.concatenate([each.out for each in networks]) / len(networks),
         bias=float(np.mean([each.bias for each in networks])),
     )
+
+
+def parts(network: Network) -> list[Network]:
+    """Return the networks that `joined` has made one network of."""
+    count = len(network.out) // HIDDEN
+    columns = [slice(HIDDEN * part, HIDDEN * (part + 1)) for part in range(count)]
+    return [
+        replace(
+            network,
+            hidden=network.hidden[:, each],
+            hidden_bias=network.hidden_bias[each],
+            out=network.out[each] * count,
+        )
+        for each in columns
+    ]
+
+
+def _random(seed: int) -> Array:
+    """Return random weights."""
+    rng, count = np.random.default_rng(seed), len(FEATURES)
+    return np.concatenate(
+        [
+            rng.standard_normal(count * HIDDEN) * 0.5 / np.sqrt(count),
+            np.zeros(HIDDEN),
+            rng.standard_normal(HIDDEN) * 0.02,
+            np.zeros(1),
+        ]
+    )
+
+
+def _packed(network: Network) -> Array:
+    """Return the weights of a network as `_unpacked` takes them."""
+    weights = (network.hidden.ravel(), network.hidden_bias, network.out, [network.bias])
+    return np.concatenate(weights).astype(np.float64)
 
 
 def _unpacked(weights: Array, count: int) -> tuple[Array, Array, Array, Array]:
@@ -254,13 +288,25 @@ class Outcome:
 
 
 def retrain(
-    rows: Sequence[Row], constants: KernelConstants, present: Network | None, **options: Any
+    rows: Sequence[Row],
+    constants: KernelConstants,
+    present: Network | None,
+    *,
+    resume: bool = False,
+    **options: Any,
 ) -> Outcome:
     """Train networks on the rows that are not held out, and say what the others gain by them.
 
-    Without present weights, the new ones are compared with the model alone.
+    Without present weights, the new ones are compared with the model alone. With `resume`, the
+    training begins with the present weights instead of random ones.
     """
-    trained = joined([train(rows, constants, seed=seed, **options) for seed in range(NETWORKS)])
+    starts = parts(present) if resume and present is not None else [None] * NETWORKS
+    trained = joined(
+        [
+            train(rows, constants, seed=seed, first=first, **options)
+            for seed, first in enumerate(starts)
+        ]
+    )
     held_out = fitting.split(rows)[1]
     without, old, new = (
         regrets(held_out, constants, network) for network in (None, present, trained)

@@ -4,6 +4,7 @@ import itertools
 import sys
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -279,6 +280,23 @@ def test_training_a_network_lowers_the_regret_of_wrong_models():
     assert network.mean_regret(outcome.new) < network.mean_regret(outcome.without)
     assert outcome.is_better
     assert "better than the present ones" in str(outcome)
+
+
+def test_training_can_begin_with_the_present_weights(monkeypatch):
+    """Where no step is taken, they stay as they are, although they are trained in four parts."""
+    monkeypatch.setattr(network, "minimize", lambda _, start, **__: SimpleNamespace(x=start))
+    present, rows = correction.network(), []
+    for product in itertools.islice((p for p in design(6) if p.operands == "bf16"), 20):
+        asked = layout_of(product).problem
+        for described in HopperKernels(H200).candidates(product, 2, 0):
+            config = HopperConfig(**described)
+            problem = as_computed(asked, transposed_c=config.transposed_c)
+            rows.append(fitting.Row(product, hopper.Subject(config, problem, H200), 1e4))
+    outcome = network.retrain(rows, hopper_constants.KERNELS, present, resume=True)
+    normal = np.random.default_rng(0).normal(size=(50, len(correction.FEATURES)))
+    inputs = (present.mean + present.deviation * normal).astype("f4")
+    assert outcome.network(inputs) == pytest.approx(present(inputs), abs=1e-5)
+    assert outcome.new == outcome.present
 
 
 def test_a_network_can_be_trained_after_a_feature_was_added(monkeypatch, capsys):
