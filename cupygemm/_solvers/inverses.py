@@ -70,7 +70,7 @@ def _inverse(a: Array, dtype: np.dtype[Any]) -> Array:
     columns, first = augmented_shape(n, n, dtype)
 
     def work(system: Matrices) -> tuple[lu.LuFactors, Array]:
-        found = lu.factor(system, columns=n, identity=first)
+        found = lu.factor(system, columns=n, identity=first, keeps_l=False)
         substitute(system, (0, 0), n, system, (0, first), n, lower=False)
         # What is there is A^-1 P^-1.
         return found, permutation(found.pivots, inverse=True)[:, None]

@@ -271,7 +271,7 @@ def _solve(
     batches, (columns, first) = math.prod(stack), augmented_shape(n, k, dtype)
 
     def work(system: Matrices) -> _lu.LuFactors:
-        found = _lu.factor(system, columns=n)
+        found = _lu.factor(system, columns=n, keeps_l=False)
         substitute(system, (0, 0), n, system, (0, first), k, lower=False)
         return found
 
@@ -304,7 +304,7 @@ def _sign_and_diagonal(function: str, a: Any) -> tuple[Array, Array, tuple[int, 
         with unchecked():  # a singular matrix has a determinant
             lu, pivots, _ = small.lu(a.reshape(batches, n, n), dtype)
     else:
-        found = _lu.factor(copied(a, dtype))
+        found = _lu.factor(copied(a, dtype), keeps_l=False)
         lu, pivots = found.lu.view, found.pivots
     swapped = (pivots != cupy.arange(n, dtype="int32")).sum(axis=1)
     signs = (1 - 2 * (swapped % 2)).astype(real_dtype(dtype))

@@ -10,6 +10,8 @@ import pytest
 
 from cupygemm import linalg
 from cupygemm._solvers.common import blocks
+from cupygemm._solvers.common.matrices import copied
+from cupygemm._solvers.lu import lu
 from cupygemm._solvers.lu.delayed_updates import Update, divided, joined, steps
 
 
@@ -31,7 +33,11 @@ def panels_of(widths):
 def test_each_panel_updates_each_column_once_and_in_order(widths, n, most):
     panels = panels_of(widths)
     factored, applied, solved = panels[0].stop, np.zeros(n, int), np.zeros(n, int)
+    oldest = 0
     for step in steps(panels, n, most):
+        assert oldest <= step.read.start
+        assert step.read.stop == step.panel.stop
+        oldest = step.read.start
         assert step.panel.stop == factored
         for solution in (step.first, step.solved):
             columns = slice(solution.columns.start, solution.columns.stop)
@@ -42,6 +48,7 @@ def test_each_panel_updates_each_column_once_and_in_order(widths, n, most):
             assert (applied[columns] == update.panels.start).all()
             assert (solved[columns] >= update.panels.stop).all()
             assert update.panels.stop <= factored
+            assert oldest <= update.panels.start
             applied[columns] = update.panels.stop
         if step.following is not None:
             assert (applied[step.following.start : step.following.stop] == factored).all()
@@ -92,3 +99,27 @@ def test_factors_do_not_depend_on_groups(cp, draw, small_blocks, monkeypatch, gr
     np.testing.assert_allclose(lu.get(), expected.get(), rtol=0, atol=1e-12)
     x = linalg.lu_solve((lu, pivots), cp.asarray(b)).get()
     np.testing.assert_allclose(a @ x, b, atol=1e-11)
+
+
+@pytest.mark.parametrize("ahead", [4, 1000])
+@pytest.mark.parametrize(("group", "behind"), [(1, 2), (2, 2), (3, 2), (1, 11), (1, 46)])
+def test_rows_of_l_stay_where_no_update_reads_them(
+    cp, draw, small_blocks, monkeypatch, group, behind, ahead
+):
+    limits = replace(blocks.LIMITS, outer=8, grouped=1, group_of_reals=group, ahead=ahead)
+    monkeypatch.setattr(blocks, "LIMITS", limits)
+    k = 46
+    identity = k if behind == k else None
+    a = cp.asarray(np.hstack([draw((k, k)), np.eye(k) if identity else draw((k, behind))]))
+
+    def factored(keeps_l):
+        found = lu.factor(copied(a, a.dtype), k, identity=identity, keeps_l=keeps_l)
+        return found.lu.view[0].get(), found.pivots.get()
+
+    (got, pivots), (expected, expected_pivots) = factored(keeps_l=False), factored(keeps_l=True)
+    assert (pivots == expected_pivots).all()
+    assert (np.triu(got) == np.triu(expected)).all()
+    assert (got[:, k:] == expected[:, k:]).all()
+    got_l, expected_l = (np.tril(each[:, :k], -1) for each in (got, expected))
+    assert (got_l != expected_l).any()
+    assert (np.sort(got_l, axis=0) == np.sort(expected_l, axis=0)).all()

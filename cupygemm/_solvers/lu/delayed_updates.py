@@ -71,6 +71,8 @@ class Step:
         next panel.
     updates : tuple of Update
         The products that can be computed beside it, by what has been solved for.
+    read : range
+        The columns of the panels that are applied in this step or a later one, up to its own.
     """
 
     panel: range
@@ -78,6 +80,7 @@ class Step:
     first: Update
     solved: Update
     updates: tuple[Update, ...]
+    read: range
 
 
 def steps(panels: Sequence[range], n: int, most: int) -> Iterator[Step]:
@@ -100,16 +103,19 @@ def steps(panels: Sequence[range], n: int, most: int) -> Iterator[Step]:
         for panel, following in pairwise(group):
             within = Update(panel, range(following.stop, whole.stop))
             piece = [delayed.pop(0)] if delayed else []
-            yield Step(panel, following, Update(panel, following), within, (within, *piece))
+            first, updates = Update(panel, following), (within, *piece)
+            oldest = piece[0].panels if piece else whole
+            read = range(oldest.start, panel.stop)
+            yield Step(panel, following, first, within, updates, read)
         if after is None:
             empty, rest = (Update(whole, range(whole.stop, end)) for end in (whole.stop, n))
-            yield Step(group[-1], None, empty, rest, (rest,))
+            yield Step(group[-1], None, empty, rest, (rest,), whole)
             return
         following, end = after[0], after[-1].stop
         now, *delayed = (Update(whole, piece) for piece in _pieces(range(end, n), len(after)))
         updates = joined(Update(whole, range(following.stop, end)), now)
         solved = Update(whole, range(following.stop, n))
-        yield Step(group[-1], following, Update(whole, following), solved, updates)
+        yield Step(group[-1], following, Update(whole, following), solved, updates, whole)
 
 
 def joined(first: Update, *others: Update) -> tuple[Update, ...]:

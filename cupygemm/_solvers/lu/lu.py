@@ -60,6 +60,7 @@ def factor(
     rounding: Rounding | None = None,
     *,
     identity: int | None = None,
+    keeps_l: bool = True,
 ) -> LuFactors:
     """Factor matrices in place.
 
@@ -75,6 +76,9 @@ def factor(
     identity : int, optional
         The first column of an identity behind the matrix, which becomes L^-1, without the
         permutation. Only its columns up to those of a panel's rows take part.
+    keeps_l : bool
+        Whether L is wanted. Otherwise, rows of L are not swapped any more once all updates have
+        read them.
     """
     import cupy
 
@@ -85,7 +89,7 @@ def factor(
     if a.m == a.n == k and small.is_whole(k, a.dtype):
         small.factor_lu(a, pivots, info)
         return LuFactors(a, pivots, info)
-    Factorisation(a, pivots, info, rounding, identity).run()
+    Factorisation(a, pivots, info, rounding, identity, keeps_l).run()
     return LuFactors(a, pivots, info)
 
 

@@ -43,6 +43,8 @@ class Factorisation:
         Of the operands of products.
     identity : int or None
         The first column of an identity behind the matrix, as in `lu.factor`.
+    keeps_l : bool
+        Whether L is wanted, as in `lu.factor`.
     """
 
     a: Matrices
@@ -50,6 +52,7 @@ class Factorisation:
     info: Array
     rounding: Rounding
     identity: int | None
+    keeps_l: bool
     _moves: dict[range, Moves] = field(default_factory=dict)
     """Of parts of panels, until the streams are joined, since both read them."""
     _unapplied: range = range(0)
@@ -158,8 +161,12 @@ class Factorisation:
         return range(self.a.n) if few and self._is_tail(panel) else panel
 
     def _swapped(self, step: Step) -> range:
-        """Return the columns whose rows a step swaps: of an identity, those that have changed."""
-        return range(self.a.n if self.identity is None else self.identity + step.panel.start)
+        """Return the columns whose rows a step swaps.
+
+        Those of an identity have changed, and those of L are wanted or are read again.
+        """
+        end = self.a.n if self.identity is None else self.identity + step.panel.start
+        return range(0 if self.keeps_l else step.read.start, end)
 
     def _within_identity(self, step: Step) -> Step:
         """Return a step without the columns of an identity that a panel does not change."""
