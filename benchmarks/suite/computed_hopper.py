@@ -38,7 +38,12 @@ def hopper_figures(dtype: str) -> HopperFigures:
     """
     check, compiler, shapes, source = (
         importlib.import_module(f"cupygemm._backends.hopper.{name}")
-        for name in ("check", "compile", "tile_shapes", "source")
+        for name in (
+            "choice.check",
+            "compilation.compile",
+            "choice.tile_shapes",
+            "compilation.source",
+        )
     )
     arch = importlib.import_module("cupygemm._backends.hopper.config").HopperArch()
     problem = _problem(_EXTENT, _EXTENT, _EXTENT, dtype, ("k", "k"))

@@ -69,7 +69,7 @@ def test_the_tables_of_hopper_are_valid():
 def test_tables_are_not_parsed_by_an_import(run_python):
     code = """
 from cupygemm._backends.cdna.mainloops import register_double_buffer
-from cupygemm._backends.hopper import tile_shapes
+from cupygemm._backends.hopper.choice import tile_shapes
 for module in (register_double_buffer, tile_shapes):
     for table in vars(module).values():
         if type(table).__name__ == "ConfigTable":

@@ -250,12 +250,12 @@ def test_the_cost_model_groups_steps_as_kernels_do(types):
 @pytest.mark.parametrize(
     "name",
     [
-        "admissible.check",
-        "admissible.fixed_costs",
-        "admissible.config_features",
-        "cost.fixed_costs",
-        "cost.tiles_of",
-        "correction.config_features",
+        "choice.admissible.check",
+        "choice.admissible.fixed_costs",
+        "choice.admissible.config_features",
+        "cost.model.fixed_costs",
+        "cost.model.tiles_of",
+        "cost.correction.config_features",
     ],
 )
 def test_what_no_extent_changes_is_costed_once_for_a_kind_of_product(name, monkeypatch):
