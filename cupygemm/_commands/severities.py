@@ -30,7 +30,7 @@ def severities(error: Names, warn: Names, off: Names) -> Iterator[None]:
     ValueError
         There is no such check, or the environment's value cannot be read.
     """
-    from cupygemm.emulator.diagnostics import checking
+    from cupygemm.emulator.diagnostics import checking, table
 
     before = os.environ.get(checking.VARIABLE)
     chosen = {"error": error, "warn": warn, "off": off}
@@ -41,7 +41,7 @@ def severities(error: Names, warn: Names, off: Names) -> Iterator[None]:
         except ValueError as err:
             raise ValueError(f"--{severity}: {err}") from None
     words = [f"{name}={severity}" for severity, names in chosen.items() for name in names or ()]
-    switched_off = [f"{name}=off" for name in checking.UNCHECKED] if before == "0" else []
+    switched_off = [f"{name}=off" for name in table.UNCHECKED] if before == "0" else []
     kept = [before] if before and before not in ("0", "1") else switched_off
     os.environ[checking.VARIABLE] = ",".join([*kept, *words])
     try:

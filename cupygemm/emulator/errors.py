@@ -39,7 +39,7 @@ class Fault(Exception):
     lanes : tuple of int
         All lanes of the wave with the same fault, in ascending order; the first is `lane`.
     check : str
-        The check that found it, as in `checking.CHECKS`; "" for what always ends a launch.
+        The check that found it, as in `table.CHECKS`; "" for what always ends a launch.
     may_be_meant : bool
         Whether the finding is a warning, because such code may mean it, unless the user has named
         the check.

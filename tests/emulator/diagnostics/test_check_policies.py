@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from cupygemm import emulator
-from cupygemm.emulator.diagnostics import checking
-from cupygemm.emulator.diagnostics.checking import CHECKS, GROUPS, Policy, policy
+from cupygemm.emulator.diagnostics import checking, table
+from cupygemm.emulator.diagnostics.checking import Policy, policy
+from cupygemm.emulator.diagnostics.table import CHECKS, GROUPS
 from cupygemm.emulator.units.memory.faults import CHECK_OF, FaultCode
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -24,7 +25,7 @@ def test_a_policy_starts_from_the_defaults() -> None:
     assert on["wait_states_m0_buffer"] == "warn"
     assert on["bounds"] == "error"
     off = policy(False)
-    changed = {name for name in checking.UNCHECKED if CHECKS[name].default != "off"}
+    changed = {name for name in table.UNCHECKED if CHECKS[name].default != "off"}
     assert {name for name in CHECKS if off[name] != on[name]} == changed
     assert not off.records
     assert off.changed({"waits": "warn"}).records

@@ -14,8 +14,9 @@ import numpy as np
 import pytest
 
 from cupygemm import emulator
-from cupygemm.emulator.diagnostics.checking import CHECKS, Policy, policy
+from cupygemm.emulator.diagnostics.checking import Policy, policy
 from cupygemm.emulator.diagnostics.findings import observing
+from cupygemm.emulator.diagnostics.table import CHECKS
 from cupygemm.emulator.errors import KernelFault, KernelWarning
 from cupygemm.emulator.memory.allocations import Memory
 from cupygemm.emulator.run import LaunchStats, launch

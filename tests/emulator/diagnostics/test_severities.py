@@ -19,7 +19,7 @@ from cupygemm import emulator
 from cupygemm._commands import cli
 from cupygemm._commands.severities import severities
 from cupygemm.emulator.diagnostics import checking, findings
-from cupygemm.emulator.diagnostics.checking import CHECKS, SEVERITIES
+from cupygemm.emulator.diagnostics.table import CHECKS, SEVERITIES
 from cupygemm.emulator.errors import EmulatorError
 from tests.emulator import seeded_faults
 
