@@ -183,7 +183,9 @@ def test_a_cache_that_cannot_be_written_leaves_out_untouched(cp, device, monkeyp
 
 
 @pytest.mark.parametrize(("m", "n"), [(1 << 31, 4), (10**6, 10**7)])
-def test_products_that_are_too_large_for_a_kernel(cp, m, n):
+def test_products_that_are_too_large_for_a_kernel(cp, device, m, n):
+    if not device.emulated and m < 1 << 31:
+        pytest.skip("only a kernel for CDNA has no grid for so many tiles")
     one = cp.ones((1, 1), np.float32)
     with pytest.raises(TypeError) as caught:
         cupygemm.matmul(cp.broadcast_to(one, (m, 1)), cp.broadcast_to(one, (1, n)))

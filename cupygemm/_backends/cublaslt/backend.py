@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from cupygemm._backends.blas import too_large
 from cupygemm._backends.cublaslt.algorithm import LtConfig, algorithm_of
 from cupygemm._backends.cublaslt.library import HeuristicResult, LtProduct, library
 from cupygemm._backends.cublaslt.product import COMPUTE, Stack, describe, launch_of, stack_of
@@ -61,7 +62,7 @@ class CublasLtBackend(NoExtras):
         self._device = properties
 
     def supports(self, request: Request) -> Support:
-        """Tell whether the library multiplies the types, and is installed."""
+        """Tell whether the library multiplies the types and extents, and is installed."""
         types = request.types
         if request.moduli:
             return Support("precision asks for products of int8")
@@ -71,6 +72,8 @@ class CublasLtBackend(NoExtras):
             return Support(f"cuBLASLt is not asked for products of {types.operand}")
         if types.stored in FLOAT8_DTYPES:
             return Support("cuBLASLt is not asked to round to 8-bit floats")
+        if reason := too_large(request):
+            return Support(reason)
         try:
             library()
         except OSError as err:

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from cupygemm._backends.blas import too_large
 from cupygemm._backends.protocol import (
     SUPPORTED,
     Backend,
@@ -33,6 +34,7 @@ from cupygemm._request.promotion import BF16, F32, HALVES, I8
 from cupygemm._request.request import Request
 
 CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION = 16  # cublasMath_t, cuBLAS's manual
+_PARTS = "multiply parts of the operands one after the other"
 
 
 def create(properties: DeviceProperties, others: Sequence[Backend] = ()) -> CupyBackend:
@@ -72,6 +74,8 @@ class CupyBackend(NoExtras):
                     dtype, "the BLAS library of the emulated device has only these kernels"
                 )
             )
+        if dtype.kind not in "biu" and (reason := too_large(request)):
+            return Support(self._refusal(dtype, reason, _PARTS))
         try:
             from cupy_backends.cuda.libs import cublas  # noqa: F401
         except ImportError as err:
@@ -133,11 +137,11 @@ class CupyBackend(NoExtras):
             notes.append(f"the product is converted from {dtype} to {types.result}")
         return tuple(notes)
 
-    def _refusal(self, dtype: np.dtype[Any], detail: str) -> str:
+    def _refusal(self, dtype: np.dtype[Any], detail: str, remedy: str = "") -> str:
         types = ("float32", "float64") if self._has_kernels else ("float32",)
-        remedy = f"convert the operands to {', or to '.join(types)}"
         if dtype.name in types and self._has_kernels:  # it has kernels, but not for these extents
-            remedy = "multiply parts of the operands one after the other"
+            remedy = _PARTS
+        remedy = remedy or f"convert the operands to {', or to '.join(types)}"
         return (
             f"cupy.matmul cannot multiply {dtype} on {self._device.name}: {detail}; {remedy}, or "
             "multiply on another device"

@@ -232,3 +232,13 @@ print(len(fake.records))
     command = [sys.executable, "-c", program]
     ended = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "1\n", "")
+
+
+@pytest.mark.parametrize(("rows", "taken"), [((1 << 31) - 1, True), (1 << 31, False)])
+def test_extents_that_no_blas_takes_are_refused(lt, rows, taken):
+    tall = Operand((rows, 1), (0, 8), np.dtype("d"), 0)
+    support = backend.create(GPU).supports(make_request(tall, contiguous((1, 4), np.dtype("d"))))
+    assert bool(support) == taken
+    assert taken or support.reason == (
+        "m = 2147483648 is more than 2**31 - 1, the most that BLAS takes"
+    )
