@@ -47,7 +47,7 @@ from cupygemm._request.containers import register as register_containers
 from cupygemm._tuning.tune import Tuned, tune
 from cupygemm._tuning.warmup import warmup
 from cupygemm._version import __version__
-from cupygemm_startup import missing_rocm
+from cupygemm_startup import missing_runtime
 
 if TYPE_CHECKING:
     from cupygemm import distributed as distributed
@@ -106,4 +106,4 @@ if os.environ.get("CUPYGEMM_EMULATE"):
 
     emulator.enable(os.environ["CUPYGEMM_EMULATE"])
 else:
-    missing_rocm.install()
+    missing_runtime.install()

@@ -93,7 +93,7 @@ def test_a_folder_of_the_same_name_does_not_hide_the_package(environment: Enviro
     assert environment.output(code, CUPYGEMM_EMULATE="gfx950") == "gfx950"
 
 
-def test_a_missing_rocm_runtime_names_the_emulated_device(wheel: Environment) -> None:
+def test_a_missing_runtime_names_the_emulated_device(wheel: Environment) -> None:
     code = (
         "import sys\n"
         "import cupygemm\n"

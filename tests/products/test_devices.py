@@ -92,8 +92,8 @@ calls = [
     ("matmul", lambda: cupygemm.matmul(c, c, out)),
     ("matmul", lambda: cupygemm.matmul(a, b, out, bias=c)),
     ("matmul", lambda: cupygemm.matmul(a, b, out, scale_a=c[:, 0])),
-    ("matmul", lambda: cupygemm.gemm(1, a, b, 1, c, out=out)),
-    ("matmul", lambda: cupygemm.syrk(1, a, 1, c, out=out)),
+    ("gemm", lambda: cupygemm.gemm(1, a, b, 1, c, out=out)),
+    ("syrk", lambda: cupygemm.syrk(1, a, 1, c, out=out)),
     ("dot", lambda: cupygemm.dot(a, c, out)),
     ("dot", lambda: cupygemm.dot(c, c, out)),
     ("inner", lambda: cupygemm.inner(a, c)),
@@ -108,8 +108,8 @@ calls = [
     ("grouped_matmul", lambda: cupygemm.grouped_matmul([a, c], [b, c])),
     ("grouped_matmul", lambda: cupygemm.grouped_matmul([c], [c], [out])),
     ("multi_dot", lambda: linalg.multi_dot([a, c, a])),
-    ("matmul", lambda: cupygemm.linear(a, c, out=out)),
-    ("matmul", lambda: cupygemm.scaled_matmul(a, b, c[:, 0], 1, out=out)),
+    ("linear", lambda: cupygemm.linear(a, c, out=out)),
+    ("scaled_matmul", lambda: cupygemm.scaled_matmul(a, b, c[:, 0], 1, out=out)),
 ]
 for name, call in calls:
     try:

@@ -8,7 +8,7 @@ PROGRAM = """
 import cupy as cp
 import numpy as np
 from cupygemm import linalg
-from cupygemm._solvers import blocks
+from cupygemm._solvers.common import blocks
 
 rng, n = np.random.default_rng(3), 45 if ALL else 8
 if ALL:
