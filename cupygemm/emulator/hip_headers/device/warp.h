@@ -28,9 +28,9 @@ HIP_DEVICE void __syncwarp(unsigned long long = ~0ull) {
 HIP_DEVICE unsigned long long __lanemask_lt() { return (1ull << __lane_id()) - 1; }
 HIP_DEVICE unsigned long long __lanemask_gt() { return ~__lanemask_lt() << 1; }
 
-// Of a value that lanes may pass without having set it, as in ROCm: `if (leader) x = ...;` may come
-// before a shuffle that reads the leader. Without this, the compiler could assume that all lanes
-// have set x, and so that the condition is true.
+// Marks a parameter that some lanes may pass without having set it, as ROCm's headers do. For
+// example, only the leader sets x before a shuffle that reads the leader's x. Without this mark,
+// the compiler could assume that every lane has set x, and so that every lane is the leader.
 #define HIP_MAYBE_UNSET __attribute__((maybe_undef))
 
 // Returns the value of another lane, given the number of that lane within the wave.
