@@ -11,8 +11,9 @@ import pytest
 from cupygemm import linalg
 from cupygemm._solvers.common import blocks
 from cupygemm._solvers.common.matrices import copied
+from cupygemm._solvers.common.panel_steps import Update, joined
 from cupygemm._solvers.lu import lu
-from cupygemm._solvers.lu.delayed_updates import Update, divided, joined, steps
+from cupygemm._solvers.lu.delayed_updates import divided, steps
 
 
 def panels_of(widths):

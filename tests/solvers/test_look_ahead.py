@@ -11,8 +11,8 @@ import pytest
 from cupygemm import emulator, linalg
 from cupygemm._solvers.common import ahead, blocks
 from cupygemm._solvers.common.matrices import copied
+from cupygemm._solvers.common.panel_steps import Update
 from cupygemm._solvers.lu import lu, panel, steps
-from cupygemm._solvers.lu.delayed_updates import Update
 from cupygemm._solvers.qr import qr
 from cupygemm._solvers.triangles import cholesky
 from tests.solvers.test_systems import definite

@@ -21,69 +21,28 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise, zip_longest
-from typing import NamedTuple
 
-_TILE = 128
-"""Columns of products are divided at multiples of this."""
-
-
-class Update(NamedTuple):
-    """An update of columns by panels that are factored.
-
-    Attributes
-    ----------
-    panels : range
-        The columns of the panels.
-    columns : range
-        The columns that are updated.
-    """
-
-    panels: range
-    columns: range
-
-    def operations(self, rows: int) -> int:
-        """Return the multiplications and additions of the product, in a matrix of some rows."""
-        return self.operations_of_column(rows) * len(self.columns)
-
-    def operations_of_column(self, rows: int) -> int:
-        """Return those of a column."""
-        return 2 * len(self.panels) * (rows - self.panels.start)
-
-    def up_to(self, end: int) -> Update:
-        """Return the update of the columns up to another one."""
-        return Update(self.panels, range(self.columns.start, end))
+from cupygemm._solvers.common.panel_steps import TILE, Step, Update, joined
 
 
 @dataclass(frozen=True)
-class Step:
-    """What follows the factorisation of a panel.
+class LuStep(Step):
+    """A step of an LU factorisation, whose updates follow the solution for rows of U.
 
     Attributes
     ----------
-    panel : range
-        The columns of the panel.
-    following : range or None
-        Those of the next panel.
-    first : Update
-        What the next panel needs.
     solved : Update
         The rows of U, and their columns, that can be solved for beside the factorisation of the
-        next panel.
-    updates : tuple of Update
-        The products that can be computed beside it, by what has been solved for.
+        next panel. `updates` are the products by them.
     read : range
         The columns of the panels that are applied in this step or a later one, up to its own.
     """
 
-    panel: range
-    following: range | None
-    first: Update
     solved: Update
-    updates: tuple[Update, ...]
     read: range
 
 
-def steps(panels: Sequence[range], n: int, most: int) -> Iterator[Step]:
+def steps(panels: Sequence[range], n: int, most: int) -> Iterator[LuStep]:
     """Yield the steps of a factorisation.
 
     Parameters
@@ -106,30 +65,17 @@ def steps(panels: Sequence[range], n: int, most: int) -> Iterator[Step]:
             first, updates = Update(panel, following), (within, *piece)
             oldest = piece[0].panels if piece else whole
             read = range(oldest.start, panel.stop)
-            yield Step(panel, following, first, within, updates, read)
+            yield LuStep(panel, following, first, updates, within, read)
         if after is None:
             empty, rest = (Update(whole, range(whole.stop, end)) for end in (whole.stop, n))
-            yield Step(group[-1], None, empty, rest, (rest,), whole)
+            yield LuStep(group[-1], None, empty, (rest,), rest, whole)
             return
         following, end = after[0], after[-1].stop
         now, *delayed = (Update(whole, piece) for piece in _pieces(range(end, n), len(after)))
         updates = joined(Update(whole, range(following.stop, end)), now)
         solved = Update(whole, range(following.stop, n))
-        yield Step(group[-1], following, Update(whole, following), solved, updates, whole)
-
-
-def joined(first: Update, *others: Update) -> tuple[Update, ...]:
-    """Return updates, with those of adjacent columns by the same panels as one."""
-    found = [first]
-    for other in others:
-        last = found[-1]
-        if not last.columns:
-            found[-1] = other
-        elif other.panels == last.panels and other.columns.start == last.columns.stop:
-            found[-1] = Update(last.panels, range(last.columns.start, other.columns.stop))
-        elif other.columns:
-            found.append(other)
-    return tuple(found)
+        first = Update(whole, following)
+        yield LuStep(group[-1], following, first, updates, solved, whole)
 
 
 def divided(
@@ -152,7 +98,7 @@ def divided(
         panels, columns = update
         each = update.operations_of_column(rows)
         count = operations // each
-        count = len(columns) if len(columns) - count < least else count // _TILE * _TILE
+        count = len(columns) if len(columns) - count < least else count // TILE * TILE
         operations = max(operations - count * each, 0)
         beside.append(Update(panels, columns[:count]))
         after.append(Update(panels, columns[count:]))
@@ -169,6 +115,6 @@ def _groups(panels: Sequence[range], most: int) -> list[list[range]]:
 
 def _pieces(columns: range, count: int) -> list[range]:
     """Divide columns into pieces of nearly one length, which begin at multiples of a tile."""
-    size = max(-(-len(columns) // count // _TILE) * _TILE, _TILE)
+    size = max(-(-len(columns) // count // TILE) * TILE, TILE)
     starts = [min(columns.start + i * size, columns.stop) for i in range(count)]
     return [range(i, j) for i, j in zip(starts, [*starts[1:], columns.stop], strict=True)]

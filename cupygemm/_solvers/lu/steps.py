@@ -23,8 +23,9 @@ from cupygemm._solvers.common import blocks
 from cupygemm._solvers.common.ahead import beside, reached, wait_for
 from cupygemm._solvers.common.blocks import current_limits, is_ahead, lu_panel_blocks, outer_width
 from cupygemm._solvers.common.matrices import Matrices
+from cupygemm._solvers.common.panel_steps import Update, joined
 from cupygemm._solvers.common.products import Rounding, subtract_product
-from cupygemm._solvers.lu.delayed_updates import Step, Update, divided, joined, steps
+from cupygemm._solvers.lu.delayed_updates import LuStep, divided, steps
 from cupygemm._solvers.lu.panel import factor_panel
 from cupygemm._solvers.lu.swaps import Moves, move, trace
 from cupygemm._solvers.triangles.substitution import substitute
@@ -75,7 +76,7 @@ class Factorisation:
             else:
                 self._take_beside(own, own.following, next_step)
 
-    def _take_in_order(self, step: Step) -> None:
+    def _take_in_order(self, step: LuStep) -> None:
         """Apply a panel, and then factor the next one."""
         self._move(_parts(step.panel), self._swapped(step), self._changed(step.panel))
         for update in joined(step.first, step.solved):
@@ -85,7 +86,7 @@ class Factorisation:
         if step.following is not None:
             self._factor(step.following)
 
-    def _take_beside(self, step: Step, following: range, next_step: Step | None) -> None:
+    def _take_beside(self, step: LuStep, following: range, next_step: LuStep | None) -> None:
         """Apply a panel to the next one's columns, and to the others while that is factored."""
         a = self.a
         swapped = range(step.first.panels.start, following.stop)
@@ -160,7 +161,7 @@ class Factorisation:
         few = self.identity is None and self.a.n - self._k <= blocks.LIMITS.few
         return range(self.a.n) if few and self._is_tail(panel) else panel
 
-    def _swapped(self, step: Step) -> range:
+    def _swapped(self, step: LuStep) -> range:
         """Return the columns whose rows a step swaps.
 
         Those of an identity have changed, and those of L are wanted or are read again.
@@ -168,7 +169,7 @@ class Factorisation:
         end = self.a.n if self.identity is None else self.identity + step.panel.start
         return range(0 if self.keeps_l else step.read.start, end)
 
-    def _within_identity(self, step: Step) -> Step:
+    def _within_identity(self, step: LuStep) -> LuStep:
         """Return a step without the columns of an identity that a panel does not change."""
         if self.identity is None:
             return step
@@ -176,7 +177,7 @@ class Factorisation:
         updates = tuple(each.up_to(end) for each in step.updates)
         return replace(step, solved=step.solved.up_to(end), updates=updates)
 
-    def _early(self, panel: range, step: Step | None) -> list[Update]:
+    def _early(self, panel: range, step: LuStep | None) -> list[Update]:
         """Return the updates of the next panel's columns by parts of a panel, before its end.
 
         Beside the factorisation of the rest, as soon as each is factored and the update before has
@@ -185,7 +186,7 @@ class Factorisation:
         Parameters
         ----------
         panel : range
-        step : Step or None
+        step : LuStep or None
             What follows the factorisation of the panel.
         """
         if step is None or step.following is None or step.first.panels != panel:

@@ -33,9 +33,9 @@ from cupygemm._solvers.common.blocks import (
 )
 from cupygemm._solvers.common.kernels import REFLECTOR, load
 from cupygemm._solvers.common.matrices import Matrices, adjoint, empty
+from cupygemm._solvers.common.panel_steps import Update, joined
 from cupygemm._solvers.common.recorded import is_host_bound, repeatable
 from cupygemm._solvers.common.teams import Workspace
-from cupygemm._solvers.lu.delayed_updates import Update, joined
 from cupygemm._solvers.qr.blocks import factor_blocks
 from cupygemm._solvers.qr.columns_of_q import ColumnsOfQ
 from cupygemm._solvers.qr.halves import Halves

@@ -14,34 +14,8 @@ factorisation of a panel::
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
-from cupygemm._solvers.lu.delayed_updates import Update
-
-_TILE = 128
-"""Columns of products are divided at multiples of this."""
-
-
-@dataclass(frozen=True)
-class Step:
-    """What follows the factorisation of a panel.
-
-    Attributes
-    ----------
-    panel : range
-        The columns of the panel.
-    following : range or None
-        Those of the next panel.
-    first : Update
-        What the next panel needs.
-    updates : tuple of Update
-        What can be computed beside the factorisation of the next panel, in this order.
-    """
-
-    panel: range
-    following: range | None
-    first: Update
-    updates: tuple[Update, ...]
+from cupygemm._solvers.common.panel_steps import TILE, Step, Update
 
 
 def steps(panels: Sequence[range], n: int, least: int) -> Iterator[Step]:
@@ -78,4 +52,4 @@ def steps(panels: Sequence[range], n: int, least: int) -> Iterator[Step]:
 
 def _middle(columns: range) -> int:
     """Return the column that divides columns into two parts of whole tiles."""
-    return min(columns.start + -(-len(columns) // (2 * _TILE)) * _TILE, columns.stop)
+    return min(columns.start + -(-len(columns) // (2 * TILE)) * TILE, columns.stop)

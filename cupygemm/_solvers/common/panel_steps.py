@@ -1,0 +1,75 @@
+"""`Step`: what a factorisation does between one panel and the next, and the products of that.
+
+`lu.delayed_updates` and `qr.updates` say in which order their steps follow.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+TILE = 128
+"""Columns of products are divided at multiples of this."""
+
+
+class Update(NamedTuple):
+    """An update of columns by panels that are factored.
+
+    Attributes
+    ----------
+    panels : range
+        The columns of the panels.
+    columns : range
+        The columns that are updated.
+    """
+
+    panels: range
+    columns: range
+
+    def operations(self, rows: int) -> int:
+        """Return the multiplications and additions of the product, in a matrix of some rows."""
+        return self.operations_of_column(rows) * len(self.columns)
+
+    def operations_of_column(self, rows: int) -> int:
+        """Return those of a column."""
+        return 2 * len(self.panels) * (rows - self.panels.start)
+
+    def up_to(self, end: int) -> Update:
+        """Return the update of the columns up to another one."""
+        return Update(self.panels, range(self.columns.start, end))
+
+
+@dataclass(frozen=True)
+class Step:
+    """What follows the factorisation of a panel.
+
+    Attributes
+    ----------
+    panel : range
+        The columns of the panel.
+    following : range or None
+        Those of the next panel.
+    first : Update
+        What the next panel needs.
+    updates : tuple of Update
+        What can be computed beside the factorisation of the next panel, in this order.
+    """
+
+    panel: range
+    following: range | None
+    first: Update
+    updates: tuple[Update, ...]
+
+
+def joined(first: Update, *others: Update) -> tuple[Update, ...]:
+    """Return updates, with those of adjacent columns by the same panels as one."""
+    found = [first]
+    for other in others:
+        last = found[-1]
+        if not last.columns:
+            found[-1] = other
+        elif other.panels == last.panels and other.columns.start == last.columns.stop:
+            found[-1] = Update(last.panels, range(last.columns.start, other.columns.stop))
+        elif other.columns:
+            found.append(other)
+    return tuple(found)
