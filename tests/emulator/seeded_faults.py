@@ -262,6 +262,23 @@ extern "C" __global__ void k(unsigned* x) { x[threadIdx.x] = 7 + added[threadIdx
 """
 
 
+_PLAIN_FLAG = """
+extern "C" __global__ void k(unsigned* x, unsigned* flag) {
+    if (blockIdx.x == 0 && threadIdx.x == 0)
+        *flag = 1;
+    if (blockIdx.x == 1)
+        while (!*(volatile unsigned*)flag) {}
+    x[blockIdx.x * 64 + threadIdx.x] = 7;
+}
+"""
+
+
+def _flag() -> int:
+    x = np.zeros(128, np.uint32)
+    emulator.launch(_compiled(_PLAIN_FLAG), 2, 64, [x, np.zeros(1, np.uint32)])
+    return int(x[64])
+
+
 def _constant() -> int:
     import cupy as cp
 
@@ -302,6 +319,8 @@ def run(name: str) -> int:
         return _argument()
     if name == "restricted_arguments":
         return _shared_arguments()
+    if name == "write_backs":
+        return _flag()
     if name == "constant_variables":
         return _constant()
     if name == "argument_views":

@@ -166,6 +166,15 @@ CHECKS: Mapping[str, Check] = {
     ),
     "lane_races": Check(
         "two lanes of a wave that store different values to the same bytes in one instruction, or "
+    "write_backs": Check(
+        "a load past the caches, an atomic or an ordered load of what a workgroup on another XCD "
+        "has stored by a plain store, if the L2 there was not written back since (__threadfence, a "
+        "release); CDNA3 and CDNA4",
+        "the stored value is read",
+        "LLVM's User Guide for AMDGPU, memory model of gfx942: buffer_wbl2 sc1 makes earlier "
+        "stores visible to the other XCDs of a device",
+        "warn",
+    ),
         "that add to what they have read there, unless all lanes do so at one place; a warning in "
         "CuPy's own kernels and in code without source lines, which may mean it",
         "the value of the last lane stays",
@@ -216,4 +225,10 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     "all": tuple(CHECKS),
 }
 # What a launch without checks does not look for. It is faster, because it keeps no records.
-UNCHECKED = ("uninitialised", "waits", *GROUPS["races"], *GROUPS["wait_states"])
+UNCHECKED = (
+    "uninitialised",
+    "waits",
+    *GROUPS["races"],
+    "write_backs",
+    *GROUPS["wait_states"],
+)

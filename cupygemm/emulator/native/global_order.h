@@ -176,10 +176,37 @@ static inline bool keeps_store(uint32_t now, uint32_t before, uint32_t seq, int3
     return now & ATOMIC_SITE && !(before & COHERENT) && (int32_t)seq - settled > 0 && covers;
 }
 
+/* Whether no write-back of the L2 can follow an instruction (units/memory/write_backs.py). */
+static inline bool never_writes_back(const struct machine *m, int64_t pc) {
+    return pc / 4 < m->num_without_write_back && m->without_write_back[pc / 4];
+}
+
+/* Whether a workgroup on another XCD has stored something that is still in the L2 there, and either
+ * atomics order the store before this access, or none of its waves can write back any more. Loads
+ * past the caches do not see it, either. */
+static inline bool stays_in_l2(const struct global_view *v, const struct site *s, uint32_t bytes) {
+    const struct machine *m = v->m;
+    if (m->num_xcds <= 1 || s->pc & COHERENT || !(bytes_of_site(s) & bytes) || !is_current(v, s))
+        return false;
+    int64_t wave = wave_of_site(s), number = wave / m->waves_per_group;
+    if (number % m->num_xcds == v->own / m->waves_per_group % m->num_xcds)
+        return false;
+    int64_t group = number - m->first_wave / m->waves_per_group;
+    if (group < 0 || group >= m->num_groups) /* it has ended */
+        return never_writes_back(m, 4 * (int64_t)(s->pc & PC_BITS));
+    const int32_t *ids = m->wave_ids + group * MAX_WAVES;
+    if ((int32_t)(s->seq - (uint32_t)m->written_back[ids[wave % m->waves_per_group]]) <= 0)
+        return false;
+    bool gone = true;
+    for (int64_t i = 0; i < m->waves_per_group; i++)
+        gone &= never_writes_back(m, m->pcs[ids[i]]);
+    return gone || global_ordered(v, s);
+}
+
 static inline int global_race(const struct global_view *v, int code, const struct access *a,
                               int lane, const struct site *s) {
     struct machine *m = v->m;
-    bool writes = code != GLOBAL_RACE_READ;
+    bool writes = code != GLOBAL_RACE_READ && code != UNSEEN_WRITE;
     if (!is_current(v, s))
         code += STREAM_RACE_READ - GLOBAL_RACE_READ;
     if (!raise(m, code, lane, a->address[lane], a->bytes[lane], writes))
@@ -252,6 +279,11 @@ static inline int global_read(const struct global_view *v, const struct access *
                               struct global_record *r, uint32_t bytes) {
     if (conflicts(v, &r->write, bytes))
         return global_race(v, GLOBAL_RACE_READ, a, lane, &r->write);
+    if (stays_in_l2(v, &r->write, bytes)) {
+        int code = global_race(v, UNSEEN_WRITE, a, lane, &r->write);
+        if (code)
+            return code;
+    }
     note_read(v, r, bytes);
     return OK;
 }

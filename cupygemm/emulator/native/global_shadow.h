@@ -31,7 +31,10 @@ static inline int note_lane(const struct global_view *v, const struct operation 
             bool foreign = is_current(v, &r->write) ? wave_of_site(&r->write) != v->own
                                                     : is_rival(v, &r->write);
             bool same = foreign && op->kind == STORE && stores_the_same(m, op, v->wave, a, lane);
-            code = global_write(v, a, lane, r, bytes, same);
+            code = op->kind == ATOMIC && stays_in_l2(v, &r->write, bytes)
+                       ? global_race(v, UNSEEN_WRITE, a, lane, &r->write)
+                       : OK;
+            code = code ? code : global_write(v, a, lane, r, bytes, same);
         } else {
             code = global_read(v, a, lane, r, bytes);
         }

@@ -49,6 +49,7 @@ enum fault_code {
     SKIPPED_BARRIER,    /* access of lanes that were not at a barrier of their wave */
     INACTIVE_LANE,      /* use of what an exchange read in a lane that was switched off */
     OTHER_VARIABLE,     /* access to LDS outside the variable that the source names */
+    UNSEEN_WRITE,       /* read of what another workgroup has stored and keeps in its own L2 */
     NEEDS_FINER_SHADOW, /* not a fault: the caller refines the shadow memory and resumes */
 };
 
@@ -183,9 +184,13 @@ struct machine {
     struct global_record *global_shadow; /* NULL: races in global memory are not looked for */
     struct line_record *global_lines;
     const int32_t *vm_passed;
-    uint32_t *clock;                 /* vector memory operations of all launches */
-    uint32_t *acquired;              /* (workgroups,) time of the latest atomic */
-    struct release *releases;        /* (num_waves, RELEASES), newest first */
+    const uint8_t *without_write_back; /* of each dword of code: whether no write-back can follow */
+    const int64_t *pcs;                /* (num_waves,) */
+    const int32_t
+        *written_back;        /* (num_waves,) operations before the latest write-back of the L2 */
+    uint32_t *clock;          /* vector memory operations of all launches */
+    uint32_t *acquired;       /* (workgroups,) time of the latest atomic */
+    struct release *releases; /* (num_waves, RELEASES), newest first */
     const struct interval *rivals;   /* (num_rivals,) ascending */
     const struct stretch *stretches; /* (num_stretches,) */
     uint8_t *defined;                /* a bit for each byte from global_base: it was written */
@@ -222,7 +227,8 @@ struct machine {
     int64_t first_wave;   /* of the batch, within the launch */
     int64_t launch_start; /* the clock then */
     int64_t num_rivals, num_stretches;
-    int64_t num_polls, num_named, num_variables;
+    int64_t num_polls, num_named, num_variables, num_without_write_back;
+    int64_t num_xcds;         /* 1: stores reach all workgroups without a write-back */
     int64_t num_undefined;    /* lanes whose load found undefined bytes */
     int64_t strict_alignment; /* plain accesses must be aligned to their size */
     int64_t tainted;          /* a register that the instruction reads has undefined bits */

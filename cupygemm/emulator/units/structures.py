@@ -57,7 +57,8 @@ class MachineStruct(Structure):
             pointer lds_issued lds_released lds_waited vm_issued vm_released vm_waited barrier_epoch
             pointer starts ends lds_history vm_history flags reads polls named variables
             pointer global_shadow global_lines
-            pointer vm_passed clock acquired releases rivals stretches defined
+            pointer vm_passed without_write_back pcs written_back
+            pointer clock acquired releases rivals stretches defined
             pointer undefined undefined_scalar origin origin_scalar lds_undefined lds_origin
             pointer scratch_defined scratch_origin
             pointer undefined_address scc launched skipped skipped_at
@@ -67,7 +68,7 @@ class MachineStruct(Structure):
             int64   bank_shift needed_shift
             uint64  global_base global_end arguments arguments_bytes
             int64   num_groups waves_per_group first_wave launch_start num_rivals num_stretches
-            int64   num_polls num_named num_variables num_undefined
+            int64   num_polls num_named num_variables num_without_write_back num_xcds num_undefined
             int64   strict_alignment tainted mode num_skipped
             uint64  ignored
             """

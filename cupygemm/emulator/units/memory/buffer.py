@@ -17,12 +17,15 @@ from cupygemm.emulator.units import Step
 from cupygemm.emulator.units.constants import constant_bits
 from cupygemm.emulator.units.lds.unit import m0_mask
 from cupygemm.emulator.units.memory.vector import memory_operation, vector_memory_step
+from cupygemm.emulator.units.memory.write_backs import write_back, writes_back
 
 _CACHE_CONTROL = ("buffer_wbl2", "buffer_inv", "buffer_invl2", "buffer_wbinvl1")
 
 
 def bind(inst: Instruction, target: Target) -> Step | None:
     """Return the step that executes a MUBUF instruction, or None if it is not emulated."""
+    if writes_back(inst):
+        return write_back
     if inst.mnemonic.startswith(_CACHE_CONTROL):
         return lambda _group: None  # the emulated memory has no caches
     fields, resource, soffset = inst.fields, inst.operand("srsrc"), inst.operand("soffset")

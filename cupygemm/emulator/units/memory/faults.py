@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import IntEnum
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -13,7 +14,7 @@ from cupygemm.emulator.diagnostics.checking import Policy
 from cupygemm.emulator.errors import Fault, lanes_of
 from cupygemm.emulator.units.lds.polling import polls_of
 from cupygemm.emulator.units.lds.shared_arrays import meant_by, meant_outside
-from cupygemm.emulator.units.memory.global_races import Race, global_race
+from cupygemm.emulator.units.memory.global_races import Race, global_race, unseen_write
 from cupygemm.emulator.units.memory.lane_races import lane_race
 from cupygemm.emulator.waves.marks import marks_of
 from cupygemm.emulator.waves.reports import instruction_at
@@ -54,7 +55,8 @@ class FaultCode(IntEnum):
     SKIPPED_BARRIER = 26
     INACTIVE_LANE = 27
     OTHER_VARIABLE = 28
-    NEEDS_FINER_SHADOW = 29
+    UNSEEN_WRITE = 29
+    NEEDS_FINER_SHADOW = 30
 
 
 _CODES = {  # by the check that the faults belong to
@@ -85,6 +87,7 @@ _CODES = {  # by the check that the faults belong to
         FaultCode.GLOBAL_RACE_WRITE_READ,
         FaultCode.GLOBAL_RACE_WRITE_WRITE,
     ),
+    "write_backs": (FaultCode.UNSEEN_WRITE,),
     "lane_races": (FaultCode.LANE_RACE,),
     "inactive_lanes": (FaultCode.INACTIVE_LANE,),
     "partial_barriers": (FaultCode.SKIPPED_BARRIER,),
@@ -150,7 +153,8 @@ def memory_fault(number: int, found: Any, group: Group, position: int) -> Fault:
         return _undefined_data(code, found, group, position)
     if code == FaultCode.LANE_RACE:
         return lane_race(found, group, position)
-    kind, detail = _describe(code, found, group, position)
+    describe = unseen_write if code == FaultCode.UNSEEN_WRITE else partial(_describe, code)
+    kind, detail = describe(found, group, position)
     in_lds = code == FaultCode.MISALIGNED and found.address < _FIRST_GLOBAL
     is_global = code in _GLOBAL and not in_lds
     return Fault(
@@ -332,6 +336,7 @@ _GLOBAL = (
     FaultCode.OUT_OF_BOUNDS,
     FaultCode.MISALIGNED,
     FaultCode.MEMORY_UNINITIALISED,
+    FaultCode.UNSEEN_WRITE,
     *_GLOBAL_RACES,
     *_STREAM_RACES,
 )

@@ -19,6 +19,12 @@ that the other has waited for its {} before it set one, so the flag may come fir
 __threadfence() between them (__syncthreads() does not wait for accesses to global memory), or set
 the flag with __ATOMIC_RELEASE and __HIP_MEMORY_SCOPE_AGENT behind __syncthreads()"""
 
+_KEPT = """\
+A plain store may stay in the L2 of its XCD until the launch ends. The two workgroups are on
+different XCDs, and nothing has written that L2 back since. Data: put __threadfence() between the
+store and the flag or counter. A flag or a lock: store it by an atomic (__hip_atomic_store with
+__HIP_MEMORY_SCOPE_AGENT, atomicExch) or through a volatile pointer"""
+
 
 class Race(NamedTuple):
     """A kind of race in global memory, with the verbs for this access and the other one."""
@@ -49,8 +55,7 @@ def global_race(race: Race, found: Any, group: Group, position: int) -> tuple[st
     if other_number == number:
         who, kind, order = f"wave {other_wave}", "wave", _BARRIER
     else:
-        gx, gy, _ = state.grid
-        ids = other_number % gx, other_number // gx % gy, other_number // (gx * gy)
+        ids = _workgroup_ids(state, other_number)
         who, kind, order = f"wave {other_wave} of workgroup {ids}", "workgroup", _ATOMICS
         if _has_acquired(state, index, found.other):
             order = _NO_FENCE.format("read" if race.done == "read" else "write")
@@ -59,6 +64,36 @@ def global_race(race: Race, found: Any, group: Group, position: int) -> tuple[st
         f"  {instruction_at(state, found.other_pc)}\n{order}"
     )
     return "global race: " + race.kind.format(kind), detail
+
+
+def unseen_write(found: Any, group: Group, position: int) -> tuple[str, str]:
+    """Return the kind and the description of a read of what is in another XCD's L2.
+
+    Parameters
+    ----------
+    found : ctypes.Structure
+        ``struct fault``.
+    group : Group
+    position : int
+        Position of the wave within the group.
+    """
+    state, size = group.state, found.bytes
+    per_group = state.num_waves // len(state.workgroup_ids)
+    number, wave = divmod(found.other_wave, per_group)
+    doing = "an atomic on" if found.is_atomic else "reads"
+    detail = (
+        f"{doing} {size} byte{'s' * (size > 1)}, "
+        f"{state.memory.describe(int(found.address), size)},\n"
+        f"which wave {wave} of workgroup {_workgroup_ids(state, number)} wrote at\n"
+        f"  {instruction_at(state, found.other_pc)}\n{_KEPT}"
+    )
+    return "store that other XCDs need not see", detail
+
+
+def _workgroup_ids(state: State, number: int) -> tuple[int, int, int]:
+    """Return the indices of a workgroup of the grid by its number."""
+    gx, gy, _ = state.grid
+    return number % gx, number // gx % gy, number // (gx * gy)
 
 
 def _has_acquired(state: State, index: int, time: int) -> bool:

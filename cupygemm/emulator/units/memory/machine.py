@@ -27,6 +27,8 @@ from cupygemm.emulator.units.lds.shared_arrays import CHECK as SHARED_ARRAYS
 from cupygemm.emulator.units.lds.shared_arrays import tables_of
 from cupygemm.emulator.units.memory.faults import FaultCode, dropped_codes, memory_fault
 from cupygemm.emulator.units.memory.operation import Operation
+from cupygemm.emulator.units.memory.write_backs import CHECK as WRITE_BACKS
+from cupygemm.emulator.units.memory.write_backs import without_write_back
 from cupygemm.emulator.units.native.form import address_of
 from cupygemm.emulator.units.structures import MachineStruct
 from cupygemm.emulator.waves.marks import marks_of
@@ -54,7 +56,7 @@ lds_issued lds_released lds_waited vm_issued vm_released vm_waited barrier_epoch
 """
 
 
-_RECORDS = ("shadow", "blocks", "flags", "acquired", "releases", "skipped")
+_RECORDS = ("shadow", "blocks", "flags", "acquired", "releases", "skipped", "written_back")
 
 
 class Machine:
@@ -138,6 +140,7 @@ class Machine:
             self._fit_shadow(state)
         if state.kernel is not self.kernel:
             self._watch_flags(state)
+        self._watch_stores(state)
         for array in self.zeroed():
             array.fill(0)
         shadow = getattr(state.memory, "shadow", None)
@@ -196,7 +199,22 @@ class Machine:
         self._point("acquired", np.zeros(groups, np.uint32))
         self._point("releases", np.zeros((state.num_waves, RELEASES, 2), np.uint32))
         self.struct.num_groups = groups
+        self._watch_stores(state)
         self._start_shadow(state, shadow)
+
+    def _watch_stores(self, state: State) -> None:
+        """Let C look for stores that other XCDs need not see."""
+        gx, gy, gz = state.grid
+        watched = gx * gy * gz > 1 and state.findings.policy[WRITE_BACKS] != "off"
+        without = without_write_back(state.kernel, state.target) if watched else None
+        self.struct.num_xcds = 1 if without is None else state.target.num_xcds
+        if without is None:
+            return
+        self._point("without_write_back", without)
+        self.struct.num_without_write_back = len(without)
+        self._point("pcs", state.pc)
+        if "written_back" not in self.arrays:
+            self._point("written_back", np.zeros(state.num_waves, np.int32))
 
     def _point(self, name: str, array: NDArray[Any]) -> None:
         if not (array[0] if name in ("vgpr", "undefined") else array).flags.c_contiguous:
