@@ -42,7 +42,8 @@ _ISA_11_3 = (
 )
 CHECKS: Mapping[str, Check] = {
     "bounds": Check(
-        "an access outside every allocation, LDS, private memory or a local array in registers",
+        "an access outside every allocation, LDS, private memory, a local array in registers or an "
+        "array of the module (__constant__, __device__)",
         "loads return 0 in the lanes outside; stores and atomics change nothing there",
         "CDNA3 ISA guide, chapters 9 and 11, on buffers and LDS; a GPU may also end the kernel",
     ),

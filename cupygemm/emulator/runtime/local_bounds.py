@@ -1,4 +1,4 @@
-"""Follow indices beyond local arrays, which the optimiser keeps in registers.
+"""Follow indices beyond local arrays, which the optimiser keeps in registers, and beyond variables.
 
     x = a[i]   becomes   x = i < 8 ? a[i] : marker          for float a[8]
     a[i] = x   becomes   a[i < 8 ? i : 0] = i < 8 ? x : marker
@@ -7,6 +7,9 @@ No memory lies behind such an array, so nothing else shows that an index is wron
 of unwritten.py, and the device follows it to where it would change a result. So what is read beyond
 the end and not used is no finding. A store beyond the end makes the first element undefined. Where
 the compiler sees that an index is right, it removes the marker and the comparison.
+
+A ``__constant__`` or ``__device__`` array lies in memory beside the other variables of its module,
+so that no access is out of the bounds of an allocation. Its indices are followed in the same way.
 
 An index may pass the end of a row inside an array of several dimensions. Elements whose address is
 passed on, to functions or by copies of structures, are not looked at.
@@ -20,12 +23,14 @@ from typing import NamedTuple
 
 from cupygemm.emulator.runtime.ir_types import members, typed
 
-MARKER = "v_mov_b32_dpp $0, $0 quad_perm:[3,2,1,0] row_mask:0x0 bank_mask:0x0"
-CONTROL = 0x1B  # the pattern of its quad_perm
-# A declaration of a local array, roughly.
+_MARKER = "v_mov_b32_dpp $0, $0 {} row_mask:0x0 bank_mask:0x0"
+LOCAL, VARIABLE = "quad_perm:[3,2,1,0]", "quad_perm:[2,3,0,1]"
+"""The pattern of the marker of a local array, and of that of a variable of the module."""
+CONTROLS = (0x1B, 0x4E)  # the two in machine code
+# A declaration of an array, roughly.
 _DECLARES = re.compile(r"[\w>]\s+\w+\s*(?:\[[^]]*\]\s*)+[=;,{]")
-_NOT_LOCAL = re.compile(
-    r"//.*|\b(?:return|__shared__|__constant__|__device__|extern|typedef)\b[^;{(]*(?:\{[^}]*\}\s*)?;"
+_NO_DECLARATION = re.compile(
+    r"//.*|\b(?:return|__shared__|extern|typedef)\b[^;{(]*(?:\{[^}]*\}\s*)?;"
 )
 
 _NAME = r"%[\w.$-]+|%\"[^\"]+\""
@@ -33,8 +38,21 @@ _ALLOCA = re.compile(
     rf"^  ({_NAME}) = alloca ([\[<%].*?), align \d+, addrspace\(5\)$", re.MULTILINE
 )
 _CAST = re.compile(rf"^  ({_NAME}) = addrspacecast ptr addrspace\(5\) ({_NAME}) to ptr$")
+_VARIABLE = re.compile(
+    r"^(@[\w.$-]+) = .*?\b(addrspace\([14]\)) (?:externally_initialized )?(?:constant|global) "
+    r"(?=[\[%])(.*)$",
+    re.MULTILINE,
+)
+_OF_MODULE = r"addrspacecast \(ptr addrspace\([14]\) @[\w.$-]+ to ptr\)"
+_INSIDE_ONE = (
+    rf"getelementptr inbounds (?:nuw )?\((?P<kind>.+?), ptr (?P<variable>{_OF_MODULE}), "
+    r"i(?:32|64) 0(?P<steps>(?:, i(?:32|64) \d+)+)\)"
+)
+_PART = re.compile(_INSIDE_ONE)
+_ANY_PART = re.sub(r"\?P<\w+>", "?:", _INSIDE_ONE)
 _ELEMENT = re.compile(
-    rf"^  ({_NAME}) = getelementptr inbounds (?:nuw )?(.+), ptr ({_NAME}), "
+    rf"^  ({_NAME}) = getelementptr inbounds (?:nuw )?(.+?), "
+    rf"ptr ({_NAME}|{_OF_MODULE}|{_ANY_PART}), "
     rf"i(?:32|64) 0, (i32|i64) (\d+|{_NAME})(, !dbg !\d+)$"
 )
 _LOAD = re.compile(rf"^  ({_NAME}) = (load ([^,]+), ptr ({_NAME}), align \d+)(, !dbg !\d+).*$")
@@ -55,21 +73,24 @@ class _Place(NamedTuple):
         Whether all indices so far are right: "" for yes, or an i1 of the IR.
     compared : str
         The last index that was compared.
+    marker : str
+        The pattern of the marker.
     """
 
     kind: str
     room: str = "1"
     inside: str = ""
     compared: str = ""
+    marker: str = LOCAL
 
 
 def may_index(source: str) -> bool:
-    """Tell whether a program may declare a local array."""
-    return _DECLARES.search(_NOT_LOCAL.sub(";", source)) is not None
+    """Tell whether a program may declare an array that is not in LDS."""
+    return _DECLARES.search(_NO_DECLARATION.sub(";", source)) is not None
 
 
 def with_bounds(ir: str, structures: dict[str, str]) -> str | None:
-    """Return LLVM IR that follows indices beyond local arrays; None if it has none to follow.
+    """Return LLVM IR that follows indices beyond arrays; None if it has none to follow.
 
     Parameters
     ----------
@@ -78,26 +99,53 @@ def with_bounds(ir: str, structures: dict[str, str]) -> str | None:
     structures : dict of str to str
         The types of structures by name.
     """
-    if "@llvm.lifetime.start." not in ir:  # not optimised: private memory is followed instead
+    variables = {
+        f"addrspacecast (ptr {space} {name} to ptr)": _Place(_first_type(rest), marker=VARIABLE)
+        for name, space, rest in _VARIABLE.findall(ir)
+    }
+    # Without optimisation, local variables are in private memory, which is followed instead.
+    optimised = "@llvm.lifetime.start." in ir
+    if not optimised and not variables:
         return None
     texts = re.split(r"^(?=define )", ir, flags=re.MULTILINE)
-    functions = [_Function(text, structures, number) for number, text in enumerate(texts)]
+    functions = [
+        _Function(text, structures, variables, number, with_locals=optimised)
+        for number, text in enumerate(texts)
+    ]
     changed = ["\n".join(each.lines()) for each in functions]
     return "".join(changed) if any(each.count for each in functions) else None
 
 
-class _Function:
-    """The lines of one function, with its local variables."""
+def _first_type(text: str) -> str:
+    """Return the type with which a line of IR goes on: an array's, or the name of a structure."""
+    depth = 0
+    for end, letter in enumerate(text):
+        depth += (letter in "[<{(") - (letter in "]>})")
+        if not depth and (text[0] == "[" or letter == " "):
+            return text[: end + 1].strip()
+    return text
 
-    def __init__(self, text: str, structures: dict[str, str], number: int) -> None:
+
+class _Function:
+    """The lines of one function, with its local variables and those of the module."""
+
+    def __init__(
+        self,
+        text: str,
+        structures: dict[str, str],
+        variables: dict[str, _Place],
+        number: int,
+        *,
+        with_locals: bool,
+    ) -> None:
         self.text, self.structures = text.split("\n"), structures
         self.prefix = f"%cupygemm.bounds.{number}"
         self.count = 0
-        self.places: dict[str, _Place] = {}
-        variables = dict(_ALLOCA.findall(text))
+        self.places = dict(variables)
+        local = dict(_ALLOCA.findall(text)) if with_locals else {}
         for line in self.text:
-            if (cast := _CAST.match(line)) and cast[2] in variables:
-                self.places[cast[1]] = _Place(variables[cast[2]])
+            if (cast := _CAST.match(line)) and cast[2] in local:
+                self.places[cast[1]] = _Place(local[cast[2]])
         self.escaping = self._escaping()
 
     def _escaping(self) -> set[str]:
@@ -154,7 +202,8 @@ class _Function:
         # The index keeps the marker, and the line that it stands for, where the index is computed.
         yield f"  {start}.index = trunc i64 {at.compared} to i32{place}"
         yield (
-            f'  {marker} = call i32 asm "{MARKER} ; {self.count}", "=v,v"(i32 {start}.index) '
+            f'  {marker} = call i32 asm "{_MARKER.format(at.marker)} ; {self.count}", '
+            f'"=v,v"(i32 {start}.index) '
             f"nounwind memory(none){place}"
         )
         yield from (f"{line}{place}" for line in made)
@@ -164,7 +213,9 @@ class _Function:
         self, line: str, name: str, kind: str, base: str, width: str, index: str, place: str
     ) -> Iterator[str]:
         """Yield the instructions that compute an element's address, from an index that is right."""
-        at = self.places.get(base)
+        at = self.places.get(base) or self._part(base)
+        if at is not None and not base.startswith("%"):
+            at = self._at_start(at, kind)
         if at is None or at.kind != kind or name in self.escaping:
             yield line
             return
@@ -176,6 +227,9 @@ class _Function:
                 self.places[name] = at._replace(kind=kinds[int(index)], room="1")
             return
         length, _, inner = body[1:-1].partition(" x ")
+        if length == "0":  # as long as the memory behind it
+            yield line
+            return
         start = f"{self.prefix}.{self.count}"
         self.count += 1
         if at.room == "1":
@@ -197,4 +251,27 @@ class _Function:
         if at.inside:
             yield f"  {start}.all = and i1 {at.inside}, {inside}{place}"
             inside = f"{start}.all"
-        self.places[name] = _Place(inner, room, inside, index)
+        self.places[name] = _Place(inner, room, inside, index, at.marker)
+
+    def _part(self, base: str) -> _Place | None:
+        """Return what lies at fixed indices of a variable of the module."""
+        part = _PART.fullmatch(base)
+        at = self.places.get(part["variable"]) if part else None
+        if part is None or at is None or part["kind"] != at.kind:
+            return None
+        for step in re.findall(r"i\d+ (\d+)", part["steps"]):
+            body = self.structures.get(at.kind, at.kind)
+            if body.startswith("["):
+                length, _, inner = body[1:-1].partition(" x ")
+                at = at._replace(kind=inner, room=str(int(at.room) * int(length) - int(step)))
+            elif body.startswith("{"):
+                at = at._replace(kind=list(members(body[1:-1]))[int(step)], room="1")
+            else:
+                return None
+        return at
+
+    def _at_start(self, at: _Place, kind: str) -> _Place:
+        """Return what lies at the start of a structure, if it has the type."""
+        while at.kind != kind and (body := self.structures.get(at.kind, "")).startswith("{"):
+            at = at._replace(kind=next(iter(members(body[1:-1]))))
+        return at

@@ -161,7 +161,7 @@ def with_markers(ir: str) -> str | None:
 
 def has_markers(code: bytes) -> bool:
     """Tell whether a code object has markers, so that some element may be read unwritten."""
-    for control in (_CONTROL, local_bounds.CONTROL):
+    for control in (_CONTROL, *local_bounds.CONTROLS):
         position = 0
         while (position := code.find(bytes([control, 0, 0]), position + 1)) >= 0:
             word = int.from_bytes(code[position - 5 : position - 1], "little")

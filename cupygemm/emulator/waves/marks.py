@@ -19,6 +19,13 @@ from numpy.typing import NDArray
 
 from cupygemm.emulator.errors import Fault
 from cupygemm.emulator.isa.instruction import register_name, registers
+from cupygemm.emulator.waves.marked_values import (
+    GIVES_0,
+    GIVES_WHAT_IS_THERE,
+    INACTIVE_LANE,
+    MARKED,
+    UNINITIALISED,
+)
 from cupygemm.emulator.waves.reports import instruction_at, quoted_line, written_around
 from cupygemm.emulator.waves.state import rows_of, zeroed_rows
 
@@ -36,31 +43,6 @@ _KINDS = {
     _FROM_LDS: "uninitialised LDS",
     _FROM_PRIVATE: "uninitialised private memory",
 }
-
-
-_INACTIVE_LANE = """\
-the value of another lane, which
-is switched off where it is read by
-  {}
-{}"""
-_GIVES_0 = """\
-The hardware gives 0 there, and HIP leaves it undefined: let the lane take part (exchange in front
-of the condition or the return), or do not use what comes from it"""
-_GIVES_WHAT_IS_THERE = """\
-The hardware reads what the register happens to hold there, and the compiler may compute the value
-behind the condition: read the lane in front of the condition or the return, or another lane"""
-_UNWRITTEN_VARIABLE = """\
-an element of a local variable, which
-nothing has written since its declaration:
-  {}
-The optimiser takes any value for it, so that the result may look right, or change with the
-compiler: initialise it"""
-_BEYOND_ARRAY = """\
-what an index outside a local array gives,
-or what such an index has overwritten:
-  {}
-The optimiser keeps the array in registers, so that the result may look right, or change with the
-compiler"""
 
 
 _INITIAL_ORIGINS = 8 * (_SCALAR0 + np.arange(129, dtype=np.int32)[:, None])
@@ -363,8 +345,8 @@ class Marks:
         does = "depends on" if origin & COMPUTED else "is"
         pc = (origin & ~_INACTIVE) >> 3 << 2
         place = instruction_at(state, pc)
-        gives = _GIVES_WHAT_IS_THERE if "v_readlane" in place else _GIVES_0
-        detail = f"{name} {use}; it {does} " + _INACTIVE_LANE.format(place, gives)
+        gives = GIVES_WHAT_IS_THERE if "v_readlane" in place else GIVES_0
+        detail = f"{name} {use}; it {does} " + INACTIVE_LANE.format(place, gives)
         lane = lanes[0] if lanes else -1
         kind, check = "value of a lane that is switched off", "inactive_lanes"
         return Fault(kind, detail, wave=position, lane=lane, lanes=lanes, check=check)
@@ -375,11 +357,13 @@ class Marks:
     ) -> Fault:
         pc = (origin & ~_UNWRITTEN) >> 3 << 2
         does = "depends on" if origin & COMPUTED else "is"
-        beyond = "quad_perm:[3,2,1,0]" in instruction_at(state, pc)
-        what = (_BEYOND_ARRAY if beyond else _UNWRITTEN_VARIABLE).format(quoted_line(state, pc))
-        detail = f"{name} {use}; it {does} {what}"
+        kind, what = next(
+            found for pattern, *found in MARKED if pattern in instruction_at(state, pc)
+        )
+        beyond = kind != UNINITIALISED
+        detail = f"{name} {use}; it {does} {what.format(quoted_line(state, pc))}"
         return Fault(
-            "index outside a local array" if beyond else "uninitialised variable",
+            kind,
             detail,
             wave=position,
             lane=lanes[0] if lanes else -1,
