@@ -85,7 +85,8 @@ CHECKS: Mapping[str, Check] = {
     "warp_idioms": Check(
         "HIP source, in a block of more than 32 threads, that reduces 32 lanes by shuffles without "
         "counting in groups of 32, reads a lane of the wave for one of such a group, masks lanes "
-        "of a ballot in 32 bits, or reduces in LDS without volatile or a barrier",
+        "of a ballot in 32 bits, takes the number of a group of lanes for that of a wave "
+        "(readfirstlane), or reduces in LDS without volatile or a barrier",
         "the result is another one",
         "HIP's porting guide: waves of CDNA GPUs have 64 lanes; CUDA's programming guide, on "
         "warp-synchronous programming",
@@ -165,8 +166,6 @@ CHECKS: Mapping[str, Check] = {
         "the access is made, in the order of the emulation",
         "LLVM's User Guide for AMDGPU, memory model",
     ),
-    "lane_races": Check(
-        "two lanes of a wave that store different values to the same bytes in one instruction, or "
     "write_backs": Check(
         "a load past the caches, an atomic or an ordered load of what a workgroup on another XCD "
         "has stored by a plain store, if the L2 there was not written back since (__threadfence, a "
@@ -176,6 +175,8 @@ CHECKS: Mapping[str, Check] = {
         "stores visible to the other XCDs of a device",
         "warn",
     ),
+    "lane_races": Check(
+        "two lanes of a wave that store different values to the same bytes in one instruction, or "
         "that add to what they have read there, unless all lanes do so at one place; a warning in "
         "CuPy's own kernels and in code without source lines, which may mean it",
         "the value of the last lane stays",

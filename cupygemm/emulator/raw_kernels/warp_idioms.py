@@ -37,6 +37,13 @@ _LOWER_HALF = re.compile(
     r"\b(\w+)\s*=\s*\(\s*(?:unsigned(?:\s+int)?|int|uint|uint32_t|int32_t)\s*\)\s*__ballot\s*\("
 )
 _LANES_BELOW = re.compile(r"\(\s*1[uU]?\s*<<[^;&|]*?\)\s*-\s*1\b")
+_SCALAR = re.compile(r"\b__builtin_amdgcn_readfirstlane\s*\(")
+# The number of a lane's group of 2 to 32: threadIdx.x / 32, or (threadIdx.x % 64) >> 4.
+_GROUP = (
+    r"\(*\s*threadIdx\.x\s*(?:(?:%|&)\s*6[34]\s*)?\)*\s*"
+    r"(?:/\s*(?P<lanes>2|4|8|16|32)[uU]?|>>\s*(?P<shift>[1-5])[uU]?)\s*\)*"
+)
+_NAMED_GROUP = re.compile(rf"\b(\w+)\s*=\s*(?:\((?:int|unsigned)\)\s*)?{_GROUP}\s*[;,]")
 _STEP = r"(\w+)\[(\w+)\]\s*(?:\+=|=)[^;]*\b\1\[\2\s*\+\s*(\d+)\][^;]*;\s*"
 _LOCKSTEP = re.compile(rf"{_STEP}\1\[\2\]\s*(?:\+=|=)[^;]*\b\1\[\2\s*\+\s*(\d+)\]")
 _HALF_A_SUM = (
@@ -53,6 +60,10 @@ _SHORT_MASK = (
 _LOST_HALF = (
     "{} has lanes 0 to 31 of the wave, in its upper half, too: shift the group's lanes down before "
     "the conversion, __ballot(...) >> (threadIdx.x & 32)"
+)
+_NOT_UNIFORM = (
+    "the number of a group of {} lanes is not one in a wave: readfirstlane gives all lanes that of "
+    "the first group (a wave's own number is threadIdx.x / 64)"
 )
 _TOO_EARLY = (
     "the compiler may read {} before another lane has added to it: declare it volatile, or put "
@@ -94,9 +105,9 @@ def report(code_object: CodeObject, threads: int) -> None:
 def idioms(source: str) -> Iterator[tuple[int, str]]:
     """Yield the line of each idiom in a program, and what is wrong with it."""
     plain = without_comments(source)
-    if "__shfl" not in plain and "__ballot" not in plain and "__shared__" not in plain:
+    if not any(each in plain for each in ("__shfl", "__ballot", "__shared__", "readfirstlane")):
         return
-    found = [*_lockstep(plain)]
+    found = [*_lockstep(plain), *_not_uniform(plain)]
     if _ANY_SIZE.search(plain) is None:
         found += [*_half_sums(plain), *_first_lanes(plain), *_masks(plain), *_lost_halves(plain)]
     for start, what in sorted(found):
@@ -142,6 +153,28 @@ def _lost_halves(source: str) -> Iterator[tuple[int, str]]:
         below = _LANES_BELOW.pattern
         if re.search(rf"\b{name}\s*&\s*\(*{below}|{below}\s*\)*\s*&\s*{name}\b", source):
             yield ballot.start(), _LOST_HALF.format(ballot[1])
+
+
+def _not_uniform(source: str) -> Iterator[tuple[int, str]]:
+    """Find numbers of groups of a few lanes that are taken for those of waves."""
+    if "__builtin_amdgcn_readlane" in source:  # which may read the other groups
+        return
+    named: dict[str, set[int]] = {}
+    for group in _NAMED_GROUP.finditer(source):
+        named.setdefault(group[1], set()).add(_lanes(group))
+    for call in _SCALAR.finditer(source):
+        (argument, *_) = _arguments(source[call.end() :]) or [""]
+        if direct := re.fullmatch(_GROUP, argument):
+            yield call.start(), _NOT_UNIFORM.format(_lanes(direct))
+        elif len(sizes := named.get(argument, set())) == 1:
+            assigned = re.findall(rf"\b{re.escape(argument)}\s*(?:[-+*/%&|^]|<<|>>)?=(?!=)", source)
+            if len(assigned) == 1:
+                yield call.start(), _NOT_UNIFORM.format(*sizes)
+
+
+def _lanes(group: re.Match[str]) -> int:
+    """Return how many lanes an expression counts as one."""
+    return int(group["lanes"]) if group["lanes"] else 1 << int(group["shift"])
 
 
 def _lockstep(source: str) -> Iterator[tuple[int, str]]:

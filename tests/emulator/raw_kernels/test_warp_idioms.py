@@ -178,3 +178,53 @@ def test_a_launch_is_reported_once() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warp_idioms.report(code, 64)
+
+
+FIRST_LANE = """
+extern "C" __global__ void rows(const float* x, float* y) {
+    int group = threadIdx.x DIVIDED;
+    int row = __builtin_amdgcn_readfirstlane(ARGUMENT);
+    y[threadIdx.x] = x[row * 64 + threadIdx.x % 64] + group;
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("divided", "argument", "lanes"),
+    [
+        ("/ 32", "group", 32),
+        (">> 5", "group", 32),
+        (">> 4", "group", 16),
+        ("/ 64", "threadIdx.x / 32", 32),
+        ("/ 64", "(threadIdx.x % 64) >> 4", 16),
+        ("/ 64", "(threadIdx.x & 63) / 8u", 8),
+    ],
+)
+def test_groups_of_lanes_that_are_taken_for_waves(divided: str, argument: str, lanes: int) -> None:
+    source = FIRST_LANE.replace("DIVIDED", divided).replace("ARGUMENT", argument)
+    ((line, what),) = idioms(source)
+    assert line == 4
+    assert f"a group of {lanes} lanes" in what
+    arrays = [np.zeros(2048, np.float32)] * 2
+    for target in ("gfx90a", "gfx942", "gfx950"):
+        code = compile_program(source, "rows.hip", target_name=target).code
+        with pytest.warns(KernelWarning, match="rows.hip:4: the number of a group"):
+            emulator.launch(code, 1, 128, arrays)
+
+
+@pytest.mark.parametrize(
+    ("divided", "argument"),
+    [
+        ("/ 64", "group"),
+        (">> 6", "group"),
+        ("/ 32", "threadIdx.x / 64"),
+        ("/ 32", "threadIdx.x"),
+        ("/ 32", "group / 2"),
+        ("/ 32; group = 0", "group"),
+        ("/ 32", "group) + __builtin_amdgcn_readlane(group, 32"),
+        ("/ 32", "(int)x[0]"),
+    ],
+)
+def test_waves_and_first_lanes_are_no_finding(divided: str, argument: str) -> None:
+    source = FIRST_LANE.replace("DIVIDED", divided).replace("ARGUMENT", argument)
+    assert not list(idioms(source))
