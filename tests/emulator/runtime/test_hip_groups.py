@@ -202,3 +202,29 @@ def test_the_leader_alone_may_set_what_lanes_shuffle(cp: ModuleType, shuffled: s
 def test_copies_of_groups_do_not_compile_and_say_why(cp: ModuleType, call: str) -> None:
     with pytest.raises(cp.cuda.compiler.CompileException, match="no asynchronous copies of groups"):
         results(cp, f"cg::{call}")
+
+
+@pytest.mark.parametrize(
+    ("call", "remedy"),
+    [
+        ("this_grid().num_blocks()", "gridDim"),
+        ("this_grid().dim_blocks().x", "gridDim"),
+        ("this_grid().block_index().x", "blockIdx"),
+        ("labeled_partition(tile, v).size()", "match_any"),
+    ],
+)
+def test_what_cuda_alone_has_does_not_compile_and_says_why(
+    cp: ModuleType, call: str, remedy: str
+) -> None:
+    message = rf"a function of CUDA's groups that HIP does not have: use {remedy}"
+    with pytest.raises(cp.cuda.compiler.CompileException, match=message):
+        results(cp, f"out = cg::{call}")
+
+
+def test_the_dimensions_of_a_grids_groups_are_those_of_its_blocks(cp: ModuleType) -> None:
+    found = results(
+        cp,
+        "auto one = cg::this_thread();\n"
+        "out = cg::this_grid().group_dim().x + 1000 * one.size() + one.thread_rank()",
+    )
+    np.testing.assert_array_equal(found, THREADS + 1000)

@@ -11,6 +11,10 @@
 
 #define HIP_CG __device__ inline __attribute__((convergent))
 #define HIP_CG_FREE HIP_DEVICE __attribute__((convergent))
+// A function that CUDA has and HIP has not: it does not compile there, either.
+#define HIP_CG_ONLY_CUDA(remedy)                                                                   \
+    __attribute__((unavailable("a function of CUDA's groups that HIP does not have: "              \
+                               "use " remedy)))
 
 namespace cooperative_groups {
 struct thread_block {
@@ -56,7 +60,11 @@ struct grid_group {
     HIP_CG unsigned long long thread_rank() const {
         return block_rank() * this_thread_block().size() + this_thread_block().thread_rank();
     }
-    HIP_CG dim3 group_dim() const { return dim3(gridDim.x, gridDim.y, gridDim.z); }
+    // Those of a block: so HIP has it.
+    HIP_CG dim3 group_dim() const { return this_thread_block().group_dim(); }
+    __device__ unsigned int num_blocks() const HIP_CG_ONLY_CUDA("gridDim");
+    __device__ dim3 dim_blocks() const HIP_CG_ONLY_CUDA("gridDim");
+    __device__ dim3 block_index() const HIP_CG_ONLY_CUDA("blockIdx");
     HIP_CG bool is_valid() const { // a cooperative launch sets hidden_multigrid_sync_arg
         return ((const unsigned long long *)__builtin_amdgcn_implicitarg_ptr())[11] != 0;
     }
@@ -203,6 +211,7 @@ private:
     bool is_block;
 };
 using tiled_group = thread_group;
+HIP_CG_FREE thread_group this_thread() { return {1u, 0u}; }
 
 // Tiles whose size is known at run time only.
 HIP_CG_FREE void cupygemm_check_tile(unsigned int n) {
@@ -230,6 +239,10 @@ HIP_CG_FREE coalesced_group binary_partition(const Group &group, bool condition)
     unsigned long long all = group.mask(), chosen = __ballot(condition) & all;
     return {condition ? chosen : all ^ chosen};
 }
+
+template <typename Group, typename Label>
+__device__ coalesced_group labeled_partition(const Group &group, Label label) HIP_CG_ONLY_CUDA(
+    "match_any() of the group, and shfl() to the first of the lanes that it names");
 
 #define HIP_CG_OPERATION(name, combined)                                                           \
     template <typename T> struct name {                                                            \
@@ -268,3 +281,4 @@ template <typename Group> HIP_CG_FREE bool is_valid(const Group &group) { return
 
 #undef HIP_CG
 #undef HIP_CG_FREE
+#undef HIP_CG_ONLY_CUDA
