@@ -195,7 +195,7 @@ def test_a_report_names_the_call_of_a_function_that_is_not_inlined(cp: ModuleTyp
     assert "called at kernel.cu:6: assert(n < 100);" in report
     kernel((1,), (128,), (x, y, np.int32(99)))
     with pytest.raises(cp.cuda.driver.CUDADriverError) as caught:
-        kernel((1,), (64,), (x, y, np.int32(9999)))
+        kernel((1,), (64,), (x, y, np.int32(1 << 28)))
     assert "called at kernel.cu:8: element(x, n);" in str(caught.value)
 
 
