@@ -40,11 +40,13 @@ def either(bits: list[Any], _values: Any) -> Any:
     return found
 
 
-def _same(bits: list[Any], _values: Any) -> Any:
+def copied(bits: list[Any], _values: Any) -> Any:
+    """Return the undefined bits of the only source."""
     return bits[0]
 
 
-def _sum(bits: list[Any], _values: Any) -> Any:
+def summed(bits: list[Any], _values: Any) -> Any:
+    """Return those of a sum or a product."""
     return upward(functools.reduce(lambda a, b: a | b, bits))
 
 
@@ -58,37 +60,51 @@ def _sum24(bits: list[Any], _values: Any) -> Any:
     return upward(functools.reduce(lambda a, b: a | b, [bits[0] & low, bits[1] & low, *bits[2:]]))
 
 
-def _wide_sum(bits: list[Any], _values: Any) -> Any:
+def summed_in_64_bits(bits: list[Any], _values: Any) -> Any:
+    """Return those of a sum of 64 bits."""
     return upward(functools.reduce(lambda a, b: a | b, [b.astype(np.uint64) for b in bits]))
 
 
+class Table:
+    """The rule of a bitwise function, by its truth table."""
+
+    def __init__(self, table: int) -> None:
+        self.table = table
+
+    def __call__(self, bits: list[Any], values: list[Callable[[], Any]]) -> Any:
+        """Return the bits of the result that undefined bits can change."""
+        return logic(self.table, [value() for value in values], bits)
+
+
 def _table(function: Callable[..., int], inputs: int) -> Rule:
-    table = table_of(function, inputs)
-    return lambda bits, values: logic(table, [value() for value in values], bits)
+    return Table(table_of(function, inputs))
 
 
-def _moving(name: str, *data: int) -> Rule:
-    """Return the rule of an operation that moves bits of its data under control of the others."""
-    function = vector.OPS[name].function
-    assert function is not None
-    kinds = vector.OPS[name].sources.split() or ["i32" if name.endswith("_i32") else "u32"]
-    signed = [kind[0] == "i" for kind in kinds] + [False] * (3 - len(kinds))
+class Moving:
+    """The rule of an operation that moves bits of its data under control of its other sources."""
 
-    def rule(bits: list[Any], values: list[Callable[[], Any]]) -> Any:
-        operands = [bits[i] if i in data else values[i]() for i in range(len(bits))]
-        moved = function(
+    def __init__(self, name: str, *data: int) -> None:
+        operation = vector.OPS[name]
+        assert operation.function is not None
+        kinds = operation.sources.split() or ["i32" if name.endswith("_i32") else "u32"]
+        self.data = data
+        self._function = operation.function
+        self._signed = [kind[0] == "i" for kind in kinds] + [False] * (3 - len(kinds))
+
+    def __call__(self, bits: list[Any], values: list[Callable[[], Any]]) -> Any:
+        """Return the moved bits; an undefined bit of a control leaves none defined."""
+        operands = [bits[i] if i in self.data else values[i]() for i in range(len(bits))]
+        moved = self._function(
             *[
                 _signed(x) if is_signed else x
-                for x, is_signed in zip(operands, signed, strict=False)
+                for x, is_signed in zip(operands, self._signed, strict=False)
             ]
         )
         moved = moved.view(f"u{moved.dtype.itemsize}")
         for i, control in enumerate(bits):
-            if i not in data:
+            if i not in self.data:
                 moved = moved | anywhere(control, moved.dtype)
         return moved
-
-    return rule
 
 
 def _signed(array: Any) -> Any:
@@ -97,7 +113,7 @@ def _signed(array: Any) -> Any:
 
 def _permute(bits: list[Any], values: list[Callable[[], Any]]) -> Any:
     """Move bytes; a selector of 12 or more produces a constant."""
-    moved, selector = _moving("v_perm_b32", 0, 1)(bits, values), values[2]()
+    moved, selector = Moving("v_perm_b32", 0, 1)(bits, values), values[2]()
     constant: Any = _U32(0)
     for byte in range(4):
         picks = selector >> _U32(8 * byte) & _U32(0xFF)
@@ -112,7 +128,8 @@ def _shift_or(bits: list[Any], values: list[Callable[[], Any]]) -> Any:
     return both | anywhere(bits[1], _U32)
 
 
-def _shift_add(bits: list[Any], values: list[Callable[[], Any]]) -> Any:
+def shifted_and_summed(bits: list[Any], values: list[Callable[[], Any]]) -> Any:
+    """Return those of a sum whose first term is shifted to the left."""
     width = bits[2].dtype.type
     distance = values[1]().astype(width) & width(31)
     return upward(bits[0] << distance | bits[2]) | anywhere(bits[1], width)
@@ -122,7 +139,7 @@ def _add_shift(bits: list[Any], values: list[Callable[[], Any]]) -> Any:
     return upward(bits[0] | bits[1]) << (values[2]() & _U32(31)) | anywhere(bits[2], _U32)
 
 
-def _select(bits: list[Any], values: list[Callable[[], Any]]) -> Any:
+def select(bits: list[Any], values: list[Callable[[], Any]]) -> Any:
     """Select; an undefined selector makes the bits undefined in which the two values differ."""
     first, second, selector = bits
     chosen = np.where(values[2](), second, first)
@@ -152,7 +169,7 @@ def _comparison(name: str) -> Rule | None:
 def _bitop3(inst: Instruction) -> Rule:
     fields = inst.fields
     table = fields["omod"] << 6 | fields["abs"] << 3 | fields["neg"]
-    return lambda bits, values: logic(table, [value() for value in values], bits)
+    return Table(table)
 
 
 _OR = table_of(lambda a, b: a | b, 2)
@@ -166,36 +183,36 @@ _SUMS = """
 v_add_u32 v_sub_u32 v_subrev_u32 v_add_i32 v_sub_i32 v_add3_u32 v_xad_u32 v_mul_lo_u32
 """
 _MOVES: dict[str, Rule] = {
-    **{name: _moving(name, 1) for name in _SHIFTS.split()},
-    **dict.fromkeys(_COPIES.split(), _same),
+    **{name: Moving(name, 1) for name in _SHIFTS.split()},
+    **dict.fromkeys(_COPIES.split(), copied),
     "v_and_b32": _table(lambda a, b: a & b, 2),
     "v_or_b32": _table(lambda a, b: a | b, 2),
     "v_and_or_b32": _table(lambda a, b, c: a & b | c, 3),
     "v_or3_b32": _table(lambda a, b, c: a | b | c, 3),
     "v_bfi_b32": _table(lambda a, b, c: a & b | ~a & c, 3),
-    "v_bfrev_b32": _moving("v_bfrev_b32", 0),
-    "v_bfe_u32": _moving("v_bfe_u32", 0),
-    "v_bfe_i32": _moving("v_bfe_i32", 0),
-    "v_alignbit_b32": _moving("v_alignbit_b32", 0, 1),
-    "v_alignbyte_b32": _moving("v_alignbyte_b32", 0, 1),
+    "v_bfrev_b32": Moving("v_bfrev_b32", 0),
+    "v_bfe_u32": Moving("v_bfe_u32", 0),
+    "v_bfe_i32": Moving("v_bfe_i32", 0),
+    "v_alignbit_b32": Moving("v_alignbit_b32", 0, 1),
+    "v_alignbyte_b32": Moving("v_alignbyte_b32", 0, 1),
     "v_perm_b32": _permute,
     "v_lshl_or_b32": _shift_or,
-    "v_cndmask_b32": _select,
+    "v_cndmask_b32": select,
     "v_pack_b32_f16": _packed_half,
 }
 _COMPUTES: dict[str, Rule] = {
-    "v_not_b32": _same,
+    "v_not_b32": copied,
     "v_xor_b32": _table(lambda a, b: a ^ b, 2),
     "v_xnor_b32": _table(lambda a, b: ~(a ^ b), 2),
-    **dict.fromkeys(_SUMS.split(), _sum),
+    **dict.fromkeys(_SUMS.split(), summed),
     **{
         f"v_{name}_co_u32": _sum_with_carry
         for name in ("add", "sub", "subrev", "addc", "subb", "subbrev")
     },
     **dict.fromkeys(("v_mul_u32_u24", "v_mul_i32_i24", "v_mad_u32_u24", "v_mad_i32_i24"), _sum24),
-    **dict.fromkeys(("v_mad_u64_u32", "v_mad_i64_i32"), _wide_sum),
-    "v_lshl_add_u32": _shift_add,
-    "v_lshl_add_u64": _shift_add,
+    **dict.fromkeys(("v_mad_u64_u32", "v_mad_i64_i32"), summed_in_64_bits),
+    "v_lshl_add_u32": shifted_and_summed,
+    "v_lshl_add_u64": shifted_and_summed,
     "v_add_lshl_u32": _add_shift,
     **{f"v_cvt_f32_ubyte{i}": _byte(i) for i in range(4)},
 }

@@ -35,11 +35,11 @@ from cupygemm.emulator.waves.marks import (
 from cupygemm.emulator.waves.reports import source_line
 from cupygemm.emulator.waves.state import Group, unpack_mask
 
-_VECTOR = ("VOP1", "VOP2", "VOP3", "VOP3P", "VOPC")
-_MEMORY = ("DS", "FLAT", "GLOBAL", "SCRATCH", "MUBUF", "MTBUF")
-_ADDRESSES = ("addr", "vaddr", "saddr", "srsrc", "soffset", "m0", "sbase")
-_DATA = ("data", "vdata", "data0", "data1")
-_EXCHANGES = ("ds_bpermute_", "ds_permute_", "ds_swizzle_")
+VECTOR = ("VOP1", "VOP2", "VOP3", "VOP3P", "VOPC")
+MEMORY = ("DS", "FLAT", "GLOBAL", "SCRATCH", "MUBUF", "MTBUF")
+ADDRESSES = ("addr", "vaddr", "saddr", "srsrc", "soffset", "m0", "sbase")
+DATA = ("data", "vdata", "data0", "data1")
+EXCHANGES = ("ds_bpermute_", "ds_permute_", "ds_swizzle_")
 
 
 def follow(marks: Marks, group: Group, inst: Instruction, looked_at: int = lanes.NEVER) -> bool:
@@ -65,14 +65,14 @@ def follow(marks: Marks, group: Group, inst: Instruction, looked_at: int = lanes
     """
     encoding = inst.encoding
     if is_selected(inst, group.state.mode):
-        through = _vector if encoding in _VECTOR else _scalar
+        through = _vector if encoding in VECTOR else _scalar
         for moved, waves in indexed_forms(inst, group):
             through(marks, waves, moved)
         return False
-    if encoding in _VECTOR:
+    if encoding in VECTOR:
         _vector(marks, group, inst, looked_at)
         return False
-    if encoding in _MEMORY:
+    if encoding in MEMORY:
         return _memory(marks, group, inst)
     if encoding == "MFMA":
         _matrix(marks, group, inst)
@@ -86,25 +86,26 @@ def follow(marks: Marks, group: Group, inst: Instruction, looked_at: int = lanes
 # -- which sources are undefined -------------------------------------------------------------------
 
 
-def _exposed(marks: Marks, group: Group, op: Operand) -> list[Register]:
-    """Return the registers of a source that have undefined bits in some wave of the group."""
-    if op.kind == "v":
-        return [
-            Register("v", register)
-            for register in range(op.index, op.index + op.count)
-            if marks.expose(group, register)
-        ]
-    if op.kind != "s" or not marks.suspect_scalar >> op.index & (1 << op.count) - 1:
+def _exposed(
+    marks: Marks, group: Group, op: Operand, read: set[tuple[str, int]] | None = None
+) -> list[Register]:
+    """Return the registers of a source that have undefined bits in some wave of the group.
+
+    `read` has those that the instruction reads; None stands for all.
+    """
+    if op.kind not in ("v", "s"):
         return []
+    is_exposed = marks.expose if op.kind == "v" else marks.is_exposed_scalar
     return [
-        Register("s", register)
+        Register(op.kind, register)
         for register in range(op.index, op.index + op.count)
-        if marks.undefined_scalar[register, group.waves].any()
+        if (read is None or (op.kind, register) in read) and is_exposed(group, register)
     ]
 
 
 def _sources(marks: Marks, group: Group, inst: Instruction) -> list[Register]:
-    found = [key for op in inst.src for key in _exposed(marks, group, op)]
+    read = selected(inst) if is_packed(inst) else None
+    found = [key for op in inst.src for key in _exposed(marks, group, op, read)]
     if reads_scc(inst) and marks.undefined_scalar[SCC, group.waves].any():
         found.append(Register("s", SCC))
     return found
@@ -145,9 +146,6 @@ def _shadow_of(inst: Instruction) -> Any:
 
 def _vector(marks: Marks, group: Group, inst: Instruction, looked_at: int = lanes.NEVER) -> None:
     sources = _sources(marks, group, inst)
-    if sources and is_packed(inst):
-        read = selected(inst)
-        sources = [source for source in sources if source in read]
     if len(sources) > 1 and inst.mnemonic.startswith("v_cndmask_b32"):
         sources = _chosen_first(marks, group, inst, sources)
     targets = [
@@ -232,11 +230,11 @@ def _matrix(marks: Marks, group: Group, inst: Instruction) -> None:
 def _memory(marks: Marks, group: Group, inst: Instruction) -> bool:
     name = inst.mnemonic
     active = group.mask.any(axis=1)
-    exchange = name.startswith(_EXCHANGES)
+    exchange = name.startswith(EXCHANGES)
     for op in inst.src:
-        if op.field in _ADDRESSES and not exchange:
+        if op.field in ADDRESSES and not exchange:
             _require(marks, group, op, "is an address", waves=active, lanes=group.mask)
-    data = [op for op in inst.src if op.field in _DATA or (exchange and op.kind == "v")]
+    data = [op for op in inst.src if op.field in DATA or (exchange and op.kind == "v")]
     if exchange:
         return _exchange(marks, group, inst, data)
     if inst.encoding == "DS" and not name.startswith(("ds_read", "ds_write")):

@@ -80,15 +80,15 @@ class Shadow:
 def shadow_of(inst: Instruction) -> Shadow:
     """Return the second run of a vector instruction."""
     name = inst.mnemonic
-    if name in _SPECIAL:
-        return Shadow(_SPECIAL[name](inst), moves=True)
+    if name in SPECIAL:
+        return Shadow(SPECIAL[name](inst), moves=True)
     if is_packed(inst):
         return Shadow(_packed(inst), moves=name == "v_pk_mov_b32")
     rule, moves = rule_of(inst)
     return Shadow(_lanewise(inst, rule), moves)
 
 
-def _kinds(inst: Instruction, operands: list[Operand]) -> list[str]:
+def unsigned_kinds(inst: Instruction, operands: list[Operand]) -> list[str]:
     """Return unsigned kinds as wide as those that the operation reads."""
     op = vector.OPS.get(inst.mnemonic)
     named = op.sources.split() if op is not None else []
@@ -108,7 +108,7 @@ def _fetch(inst: Instruction, op: Operand, kind: str) -> Fetch:
 
 def _lanewise(inst: Instruction, rule: Rule) -> Callable[[ShadowGroup, Group], None]:
     operands = source_operands(inst)
-    kinds = _kinds(inst, operands)
+    kinds = unsigned_kinds(inst, operands)
     fetches = [_fetch(inst, op, kind) for op, kind in zip(operands, kinds, strict=True)]
     reals = [source(inst, op, kind) for op, kind in zip(operands, kinds, strict=True)]
     results = sorted(inst.dst, key=lambda op: op.field != "vdst")
@@ -136,7 +136,7 @@ def _put(inst: Instruction, op: Operand, *, keep: bool) -> Callable[[ShadowGroup
             shadow.set_lane_mask(op.index, np.broadcast_to(flags, (shadow.count, LANES)))
 
         return put_mask
-    part = _written_part(inst, op)
+    part = part_of_register(inst, op)
     kind = "u32" if part != ALL else {16: "u16", 64: "u64"}.get(op.bits, "u32")
     if inst.mnemonic == "v_bitop3_b16":
         kind = "u16"
@@ -165,7 +165,7 @@ _WRITES_HALF = (
 )
 
 
-def _written_part(inst: Instruction, op: Operand) -> int:
+def part_of_register(inst: Instruction, op: Operand) -> int:
     """Return the bits of a register that a conversion or a mixed-precision operation writes."""
     name, opsel = inst.mnemonic, inst.fields.get("opsel", 0)
     if op.count > 1 or not name.startswith(("v_cvt_", "v_fma_mix", "v_mad_mix")):
@@ -279,7 +279,7 @@ def _write_lane(inst: Instruction) -> Callable[[ShadowGroup, Group], None]:
     return run
 
 
-_SPECIAL = {
+SPECIAL = {
     "v_readlane_b32": _read_lane,
     "v_writelane_b32": _write_lane,
     **dict.fromkeys(

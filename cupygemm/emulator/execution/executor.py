@@ -135,6 +135,7 @@ class Executor:
             step: Any = entry.step
             state.current_pc = entry.pc
             step.finish(loop.remaining(group), loop.struct.code if event == FAULT else 0)
+            machine_of(state).struct.tainted = False
             loop.resume(entry.next_pc)
             return
         if event == NOT_DECODED and state.current_pc not in program.entries:
@@ -144,8 +145,9 @@ class Executor:
         entry = program.entry(state.current_pc)
         if event == NOT_DECODED and loop.lacks_room(entry):
             loop.fit()
-        else:
-            loop.resume(self._execute(group, entry))
+            return
+        loop.resume(self._execute(group, entry))
+        program.native.carry_undefined_bits(entry)
 
     # -- in Python ---------------------------------------------------------------------------------
 

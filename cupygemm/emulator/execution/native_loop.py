@@ -294,6 +294,7 @@ class NativeLoop:
         board.pending_scalar = int.from_bytes(struct.pending_scalar, "little")
         marks.suspect_vector = int.from_bytes(struct.suspect_vector, "little")
         marks.suspect_scalar = int.from_bytes(struct.suspect_scalar, "little")
+        marks.take_marked(int.from_bytes(struct.marked, "little"))
         board.outstanding = self._arrays["outstanding"][: struct.num_outstanding].tolist()
         for name in _SCHEDULE:
             setattr(self.scheduler, name, getattr(struct, name))

@@ -26,14 +26,6 @@ enum { POISON = 0xA5 };
 enum { COMPUTED = 1, FROM_REGISTER = 0, FROM_GLOBAL = 2, FROM_LDS = 4, FROM_PRIVATE = 6 };
 enum { ORIGIN_SPACE = 6, BY_MATRIX = 1 << 30, INACTIVE = 1 << 29 };
 
-static inline uint32_t *undefined_row(const struct machine *m, int64_t reg, int64_t wave) {
-    return m->undefined + reg * m->row_dwords + wave * LANES;
-}
-
-static inline int32_t *origin_of(const struct machine *m, int64_t reg, int64_t wave) {
-    return m->origin + reg * m->num_waves + wave;
-}
-
 /* -- global memory ----------------------------------------------------------------------------- */
 
 static inline bool watched(const struct machine *m, uint64_t address) {

@@ -258,6 +258,8 @@ static int perform(struct loop *l, const struct instruction *i) {
     l->code = access_memory(l, i);
     if (l->code)
         l->pc = i->pc;
+    else
+        m->tainted = false;
     return l->code ? FAULT : m->num_undefined ? UNDEFINED : GOES_ON;
 }
 
@@ -271,6 +273,15 @@ static bool is_listed(const struct loop *l, const struct instruction *i) {
         if (l->listed[k] == i->pc)
             return true;
     return false;
+}
+
+/* Look for hazards of an instruction; returns false if Python must look at it. */
+static bool may_go_on(struct loop *l, const struct instruction *i, struct run *collected) {
+    enum hazard found = hazard(l, i);
+    if (found != UNDEFINED_BITS || !i->second_run)
+        return found == NO_HAZARD;
+    flush(l, collected); /* whose results the second run may read */
+    return run_again(l, i);
 }
 
 /* Run the group; returns GOES_ON when it has stopped. */
@@ -287,7 +298,8 @@ static int run_group(struct loop *l) {
             (l->recorder && !can_record(l, i)))
             event = NOT_DECODED;
         else if (i->action == IN_PYTHON || is_listed(l, i) ||
-                 ((uint64_t)l->mode & i->mode_mask) != i->mode_value || hazard(l, i))
+                 ((uint64_t)l->mode & i->mode_mask) != i->mode_value ||
+                 !may_go_on(l, i, &collected))
             event = STEP;
         if (event != GOES_ON)
             break;

@@ -27,7 +27,8 @@ enum action {
 };
 
 enum condition { ALWAYS, IF_SCC0, IF_SCC1, IF_VCCZ, IF_VCCNZ, IF_EXECZ, IF_EXECNZ };
-enum looked_at { NEVER, IF_PARTIAL, ANYHOW }; /* see definedness/lanes.py */
+enum looked_at { NEVER, IF_PARTIAL, ANYHOW };          /* see definedness/lanes.py */
+enum hazard { NO_HAZARD, UNDEFINED_BITS, FOR_PYTHON }; /* UNDEFINED_BITS: see second_run.h */
 enum counter { NO_COUNTER, VM_COUNTER, LDS_COUNTER, SCALAR_COUNTER, FLAT_COUNTER };
 
 /* Why the loop returned. */
@@ -61,6 +62,7 @@ struct instruction {
     int32_t counts_lanes;           /* a profile counts the lanes that execute it */
     const uint64_t *phases;         /* masks of lanes that LDS serves together, for a profile */
     int64_t num_phases;
+    const struct second_run *second_run; /* on undefined bits, NULL: in Python */
     uint64_t vector_reads[VECTOR_WORDS], vector_writes[VECTOR_WORDS];
     uint64_t scalar_reads[SCALAR_WORDS], scalar_writes[SCALAR_WORDS]; /* bit 128 is SCC */
 };
@@ -127,10 +129,13 @@ static inline struct waves group_waves(const struct loop *l) {
 }
 
 /* scoreboard.c */
-bool hazard(struct loop *l, const struct instruction *i);
+enum hazard hazard(struct loop *l, const struct instruction *i);
 void issue(struct loop *l, const struct instruction *i);
 void wait_for(struct loop *l, uint32_t counts);
 void release_wave(struct loop *l, int64_t wave);
+
+/* second_run.c */
+bool run_again(struct loop *l, const struct instruction *i);
 
 /* schedule.c */
 int next_group(struct loop *l);

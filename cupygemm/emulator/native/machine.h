@@ -261,6 +261,14 @@ static inline uint32_t *vector_row(const struct machine *m, int64_t reg, int64_t
     return m->vgpr + reg * m->row_dwords + wave * LANES;
 }
 
+static inline uint32_t *undefined_row(const struct machine *m, int64_t reg, int64_t wave) {
+    return m->undefined + reg * m->row_dwords + wave * LANES;
+}
+
+static inline int32_t *origin_of(const struct machine *m, int64_t reg, int64_t wave) {
+    return m->origin + reg * m->num_waves + wave;
+}
+
 static inline uint32_t scalar(const struct machine *m, int64_t reg, int64_t wave) {
     return m->sgpr[reg * m->num_waves + wave];
 }

@@ -1,7 +1,8 @@
 /* Loads in flight and undefined registers, as far as the run loop decides on them alone.
  *
- * `hazard` returns whether Python must look at an instruction: one of its registers waits for a
- * load in a wave of the group, a source has undefined bits there, or a target has some to clear.
+ * `hazard` returns what is to be done before an instruction. Python looks at it if one of its
+ * registers waits for a load in a wave of the group. If a source has undefined bits there, or a
+ * target has some to clear, it has a second run (second_run.c).
  * The first write of a register in a wave is noted here. Python's versions are scoreboard.py and
  * definedness/uses.py. */
 #include "loop.h"
@@ -136,9 +137,9 @@ static bool is_looked_at(const struct loop *l, const struct instruction *i) {
            (i->looked_at == IF_PARTIAL && !ignores(l->machine, INACTIVE_LANE) && any_lane_off(l));
 }
 
-bool hazard(struct loop *l, const struct instruction *i) {
+enum hazard hazard(struct loop *l, const struct instruction *i) {
     if (l->hazards && i->looked_at && is_looked_at(l, i))
-        return true;
+        return FOR_PYTHON;
     uint64_t pending = 0, suspect = 0;
     for (int k = 0; k < VECTOR_WORDS; k++) {
         uint64_t uses = i->vector_reads[k] | i->vector_writes[k];
@@ -151,8 +152,8 @@ bool hazard(struct loop *l, const struct instruction *i) {
         suspect |= uses & l->suspect_scalar[k];
     }
     if (pending && is_pending(l, i))
-        return true;
-    return suspect && is_undefined(l, i);
+        return FOR_PYTHON;
+    return suspect && is_undefined(l, i) ? UNDEFINED_BITS : NO_HAZARD;
 }
 
 /* -- after an instruction ---------------------------------------------------------------------- */

@@ -119,4 +119,110 @@ static inline void write_lanes(u32 *restrict row, const u32 *restrict value, u64
     }
 }
 
+/* The clamp of MODE.DX10_CLAMP, which makes 0 of NaN. */
+#define CLAMPED(x) ((x) > 0 ? ((x) < 1 ? (x) : 1) : 0)
+
+static inline void clamp(const struct valu_operation *op, u32 *low, u32 *high) {
+    f32 *values = (f32 *)low;
+    if (op->result_type != TO_B64) {
+        for (int i = 0; i < LANES; ++i)
+            values[i] = CLAMPED(values[i]);
+        return;
+    }
+    for (int i = 0; i < LANES; ++i) {
+        f64 value = as_f64(low[i] | (u64)high[i] << 32);
+        u64 bits = bits_f64(CLAMPED(value));
+        low[i] = (u32)bits;
+        high[i] = (u32)(bits >> 32);
+    }
+}
+
+static inline bool changes_result(const struct machine *m, const struct valu_operation *op) {
+    return op->flushes && !(m->mode & KEEP_F32_RESULTS);
+}
+
+/* Flush an f32 result, then scale it: the output modifier does not count where subnormals stay. */
+static inline void flush_and_scale(const struct valu_operation *op, u32 *low) {
+    f32 *values = (f32 *)low;
+    for (int i = 0; i < LANES; ++i)
+        values[i] = flushed(values[i]);
+    if (op->scale != 1)
+        for (int i = 0; i < LANES; ++i)
+            values[i] *= op->scale;
+}
+
+/* Finish a float result. */
+static inline void finish(const struct machine *m, const struct valu_operation *op, u32 *low,
+                          u32 *high) {
+    if (changes_result(m, op))
+        flush_and_scale(op, low);
+    if (op->clamps)
+        clamp(op, low, high);
+}
+
+/* Turn results of 16 bits into words. */
+static inline void widen(const struct valu_operation *op, const u32 *low, u32 *out) {
+    const f32 *values = (const f32 *)low;
+    const u16 *narrow = (const u16 *)low;
+    if (op->result_type == TO_F16)
+        for (int i = 0; i < LANES; ++i)
+            out[i] = float_to_half(values[i]);
+    else
+        for (int i = 0; i < LANES; ++i)
+            out[i] = narrow[i];
+}
+
+/* Place a result in the field of the register that it is written to. */
+static inline void place(const struct valu_operation *op, u32 *value, const u32 *row) {
+    u32 field = (u32)low_bits(op->bits), low = op->low;
+    for (int i = 0; i < LANES; ++i) {
+        u32 part = (value[i] & field) << low;
+        if (op->part == PRESERVE)
+            part |= row[i] & ~(field << low);
+        else if (op->part == SIGN_EXTEND)
+            part |= value[i] >> (op->bits - 1) & 1 ? ~0u << low << op->bits % 32 : 0;
+        value[i] = part;
+    }
+}
+
+/* The lanes that an instruction writes. */
+static inline u64 written_lanes(const struct valu_operation *op, u64 exec) {
+    if (!op->dpp)
+        return exec;
+    u64 lanes = exec & op->enabled;
+    if (op->dpp == DPP_ZERO)
+        return lanes;
+    for (int i = 0; i < LANES; ++i)
+        if (op->lanes[i] < 0 || !(exec >> op->lanes[i] & 1))
+            lanes &= ~(1ull << i);
+    return lanes;
+}
+
+/* Write a row of results to the registers of a wave. */
+static inline void write_result(struct machine *m, const struct valu_operation *op, int64_t wave,
+                                u32 *low, u32 *high, u64 lanes) {
+    u32 *to = vector_row(m, op->result, wave), wide[LANES];
+    finish(m, op, low, high);
+    if (op->result_type == TO_B64) {
+        write_lanes(to, low, lanes);
+        write_lanes(vector_row(m, op->result + 1, wave), high, lanes);
+        return;
+    }
+    if (op->result_type != TO_B32) {
+        widen(op, low, wide);
+        low = wide;
+    }
+    if (op->part != WHOLE)
+        place(op, low, to);
+    write_lanes(to, low, lanes);
+}
+
+static inline void write_mask(struct machine *m, const struct valu_operation *op, int64_t wave,
+                              u64 mask) {
+    if (op->mask >= 0)
+        set_scalar64(m, op->mask, wave, mask);
+    if (op->mask2 >= 0)
+        set_scalar64(m, op->mask2, wave, mask);
+}
+
 #endif

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from cupygemm.emulator.definedness.native import second_run_of
 from cupygemm.emulator.programs.facts import SCALAR_WORDS, VECTOR_WORDS
 from cupygemm.emulator.units.matrix.step import MatrixStep
 from cupygemm.emulator.units.memory.machine import NativeStep
@@ -38,6 +39,7 @@ _COUNTERS = {None: 0, "vm": 1, "lds": 2, "scalar": 3, "flat": 4}
 _EVERY_VECTOR, _EVERY_SCALAR = (1 << 512) - 1, (1 << 129) - 1
 _ALU_COST, _MEMORY_COST, _MACS_PER_NANOSECOND = 10, 300, 8  # of a wave, in nanoseconds
 _INDEXED = GPR_INDEX | VSKIP
+_IN_PYTHON = object()
 VectorMask, ScalarMask = ctypes.c_uint64 * VECTOR_WORDS, ctypes.c_uint64 * SCALAR_WORDS
 
 
@@ -54,6 +56,7 @@ class InstructionStruct(ctypes.Structure):
             int32   looked_at counts_lanes
             pointer phases
             int64   num_phases
+            pointer second_run
             """
         ),
         ("vector_reads", VectorMask),
@@ -63,7 +66,7 @@ class InstructionStruct(ctypes.Structure):
     ]
 
 
-_HEAD = struct.Struct("=3q2Q6i3I2i4x2q")  # its members before the masks
+_HEAD = struct.Struct("=3q2Q6i3I2i4x3q")  # its members before the masks
 
 
 class NativeProgram:
@@ -114,7 +117,7 @@ class NativeProgram:
             native.mode_value,
             native.wait,
             entry.looked_at,
-            *(0, 0, 0),  # what a profile needs
+            *(0, 0, 0, 0),  # what a profile needs, and the second run
         )
         record = InstructionStruct.from_buffer_copy(head + facts.masks)
         moves = entry.moves_registers
@@ -131,6 +134,15 @@ class NativeProgram:
         """Let C execute an instruction without a look at the lanes that it reads."""
         if entry.record is not None:
             entry.record.looked_at = 0
+
+    @staticmethod
+    def carry_undefined_bits(entry: Entry) -> None:
+        """Let C carry undefined bits through an instruction from now on, if it can."""
+        if entry.record is None or entry.second_run is not None:
+            return
+        entry.second_run = second_run_of(entry.inst) or _IN_PYTHON
+        if entry.second_run is not _IN_PYTHON:
+            entry.record.second_run = ctypes.addressof(entry.second_run)
 
     @staticmethod
     def leave_to_python(entry: Entry) -> None:

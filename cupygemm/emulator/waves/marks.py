@@ -214,6 +214,11 @@ class Marks:
         self._ever_marked |= 1 << register
         self.suspect_vector |= 1 << register
 
+    def take_marked(self, marked: int) -> None:
+        """Take over the bit mask of the registers that may have bits in `undefined`."""
+        self.marked = marked
+        self._ever_marked |= marked
+
     def clear(self, group: Group, register: int, bits: int = ALL) -> None:
         """Record that the group writes defined bits to its active lanes of a register."""
         self.written(group, register)
@@ -224,6 +229,11 @@ class Marks:
         self.settle(register)
 
     # -- scalar registers --------------------------------------------------------------------------
+
+    def is_exposed_scalar(self, group: Group, register: int) -> bool:
+        """Return whether a scalar register has undefined bits in some wave of the group."""
+        suspect = bool(self.suspect_scalar >> register & 1)
+        return suspect and bool(self.undefined_scalar[register, group.waves].any())
 
     def settle_scalar(self, register: int) -> None:
         """Update the bit mask for a scalar register that was written."""
