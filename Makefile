@@ -29,7 +29,7 @@ MODELLED_TESTS = tests/products/test_matmul.py tests/epilogue/test_epilogue.py t
 C_SOURCES = $$(git ls-files '*.c' '*.cpp' '*.h' '*.hip' '*.hpp' '*.cu' '*.cuh')
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all test-cuda test-modelled lint format typecheck bench history regressions docs clean
+.PHONY: help setup demo test test-ci test-all test-cuda test-modelled lint format typecheck bench history regressions docs clean
 
 help: ## List the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 18
@@ -47,7 +47,12 @@ test: ## Run the tests on the emulated device (PYTEST_ARGS="-x tests/products/te
 	@$(SETUP) emulator,test
 	@$(BIN)/python -m pytest -m "not sweep" $(PYTEST_ARGS)
 
-test-all: ## The same with every case of the long sweeps, of which `make test` runs samples
+# Each commit draws another sample, and the same one whenever it is tested.
+test-ci: ## The same with larger samples of the long sweeps, which CI runs
+	@$(SETUP) emulator,test
+	@$(BIN)/python -m pytest -m "not sweep or drawn" --turn $$(git rev-list --count HEAD) $(PYTEST_ARGS)
+
+test-all: ## The same with every case of the sweeps, which CI runs once a week
 	@$(SETUP) emulator,test
 	@$(BIN)/python -m pytest $(PYTEST_ARGS)
 

@@ -37,6 +37,7 @@ pytest.register_assert_rewrite(
 
 from tests.tables import (  # noqa: E402, after its assertions are registered
     fail_for_broken_tables,
+    mark_drawn,
     mark_sweeps,
 )
 
@@ -91,6 +92,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         choices=("default", "numpy"),
         default="default",
         help="what multiplies: the device's own backends, or tests/backends/numpy_backend.py",
+    )
+
+    group.addoption(
+        "--turn",
+        type=int,
+        help='which part of the sweeps -m "not sweep or drawn" runs; CI counts commits',
     )
 
 
@@ -166,8 +173,11 @@ def pytest_collection(session: pytest.Session) -> None:
 
 
 @pytest.hookimpl(tryfirst=True)  # before tests are deselected by their marks
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     mark_sweeps(items)
+    turn = config.getoption("--turn")
+    if turn is not None:
+        mark_drawn(items, turn)
 
 
 def pytest_collection_finish() -> None:

@@ -5,9 +5,11 @@ whole module, tests of other rows included. `rows_of` catches it and returns one
 the broken table; the test that takes it fails with the table's own exception.
 
 Some tests run for every row of a long table, such as every configuration of a GEMM kernel, and
-each row is a kernel to compile. ``make test`` runs samples of them, and ``make test-all``, which is
-what CI runs, all. Of the cases of a test that is marked ``covering``, the sample shows each value
-of each parameter; of a record, such as a configuration, each value of each field. With
+each row is a kernel to compile. ``make test`` runs samples of them, ``make test-ci`` larger ones,
+which differ from commit to commit (`mark_drawn`), and ``make test-all`` all.
+
+Of the cases of a test that is marked ``covering``, the sample of ``make test`` shows each value of
+each parameter; of a record, such as a configuration, each value of each field. With
 ``covering(pairs=True)``, it shows each pair of values that two parameters take together; with
 ``covering(apart_from=("tile_n",))``, it need not show each value of the fields named. Of a test
 that is marked ``one_in(number)``, the sample is every `number`-th case; if it has two tables, the
@@ -17,13 +19,21 @@ Of a test with both marks, the sample is every `number`-th of the cases that ``c
 
 from __future__ import annotations
 
+import heapq
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
+from zlib import crc32
 
 import pytest
+
+# Of the cases that add nothing but another combination of values, CI runs one in so many.
+SHARES = 16
+# Unless a test is `covering`, a parameter of more values, such as the number of a row, enumerates
+# its cases.
+MOST_VALUES = 12
 
 
 @dataclass(frozen=True)
@@ -100,6 +110,50 @@ def mark_sweeps(items: Iterable[pytest.Item]) -> None:
             cases[index].add_marker("sweep")
 
 
+def mark_drawn(items: Iterable[pytest.Item], turn: int) -> None:
+    """Mark the parts of sweeps that CI runs beside the samples of ``make test``.
+
+    Some show what a test's sample does not: other values of parameters and of fields, such as types
+    and targets, or the test itself if ``make test`` leaves all of it out. Of the others, one in
+    `SHARES` is drawn.
+
+    Parameters
+    ----------
+    items : iterable of pytest.Item
+        Those of `mark_sweeps`.
+    turn : int
+        Which of them. `SHARES` turns in a row run all.
+    """
+    tests: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        tests.setdefault(item.nodeid.split("[")[0], []).append(item)
+    for test, cases in tests.items():
+        swept_cases = [case for case in cases if case.get_closest_marker("sweep")]
+        if not swept_cases:
+            continue
+        shown = {case: {("test", test)} | _shown_by(case) for case in cases}
+        most = len(cases) if cases[0].get_closest_marker("covering") else MOST_VALUES
+        num_values = Counter(name for name, _ in set().union(*shown.values()))
+        sampled = set().union(*(shown[case] for case in cases if case not in swept_cases))
+        new = [
+            {value for value in shown[case] - sampled if num_values[value[0]] <= most}
+            for case in swept_cases
+        ]
+        first = cover(new)
+        others = sorted(set(range(len(swept_cases))).difference(first))
+        # Tests of one module often share the rows of a table, and what is compiled for them; tests
+        # of few cases in different modules have their turns at different times.
+        mine = (turn + crc32(test.partition("::")[0].encode())) % SHARES
+        for index in [*first, *others[mine::SHARES]]:
+            swept_cases[index].add_marker("drawn")
+
+
+def _shown_by(case: pytest.Item) -> set[Any]:
+    call, mark = getattr(case, "callspec", None), case.get_closest_marker("covering")
+    apart_from = () if mark is None else mark.kwargs.get("apart_from", ())
+    return set() if call is None else shows(call.params, apart_from=apart_from)
+
+
 def shows(
     parameters: dict[str, Any], *, pairs: bool = False, apart_from: Sequence[str] = ()
 ) -> set[Any]:
@@ -147,8 +201,15 @@ def cover(shown: Sequence[set[Any]]) -> list[int]:
     """
     left = set().union(*shown)
     chosen = []
+    # What a case adds only shrinks, so most of them need not be looked at again.
+    most = [(-len(values), case) for case, values in enumerate(shown)]
+    heapq.heapify(most)
     while left:
-        most = max(range(len(shown)), key=lambda case: (len(shown[case] & left), -case))
-        chosen.append(most)
-        left -= shown[most]
+        _, case = heapq.heappop(most)
+        added = len(shown[case] & left)
+        if most and (-added, case) > most[0]:
+            heapq.heappush(most, (-added, case))
+            continue
+        chosen.append(case)
+        left -= shown[case]
     return chosen

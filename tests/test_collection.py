@@ -13,7 +13,7 @@ import pytest
 from _pytest.assertion.rewrite import AssertionRewritingHook
 
 from tests.kernels.gemm import Case, config_of
-from tests.tables import cover, mark_sweeps, rows_of, shows
+from tests.tables import MOST_VALUES, SHARES, cover, mark_drawn, mark_sweeps, rows_of, shows
 
 RUN = """
 import json
@@ -142,8 +142,8 @@ class MarkedCase:
 
     nodeid = "test_it[case]"
 
-    def __init__(self, value: int, marks: dict[str, pytest.Mark]) -> None:
-        self.callspec = SimpleNamespace(params={"value": value})
+    def __init__(self, value: int, marks: dict[str, pytest.Mark], **others: int) -> None:
+        self.callspec = SimpleNamespace(params={"value": value} | others)
         self.marks = dict(marks)
 
     def get_closest_marker(self, name: str) -> pytest.Mark | None:
@@ -165,3 +165,31 @@ def test_every_second_case_and_every_second_of_those_that_cover(
     cases = [MarkedCase(value, marks) for value in (1, 1, 2, 2, 3, 3)]
     mark_sweeps(cast("list[pytest.Item]", cases))
     assert [case.callspec.params["value"] for case in cases if "sweep" not in case.marks] == kept
+
+
+def drawn(cases: list[MarkedCase], turn: int) -> list[MarkedCase]:
+    for case in cases:
+        case.marks.pop("drawn", None)
+    mark_drawn(cast("list[pytest.Item]", cases), turn)
+    return [case for case in cases if "drawn" in case.marks]
+
+
+def test_ci_adds_each_new_value_and_its_share_of_the_rest() -> None:
+    sweep = {"sweep": pytest.mark.sweep.mark}
+    cases = [
+        MarkedCase(value, {} if value == number == 0 else sweep, row=number)
+        for value in range(3)
+        for number in range(MOST_VALUES + 1)
+    ]
+    turns = [drawn(cases, turn) for turn in range(SHARES)]
+    for chosen in turns:
+        assert {case.callspec.params["value"] for case in chosen} >= {1, 2}
+        assert len(chosen) <= 2 + len(cases) // SHARES + 1
+    assert set().union(*turns) == set(cases[1:])
+    assert turns[1] == drawn(cases, SHARES + 1)
+
+
+def test_ci_runs_a_case_of_each_test_that_is_left_to_it() -> None:
+    cases = [MarkedCase(value, {"sweep": pytest.mark.sweep.mark}) for value in range(100)]
+    for turn in range(SHARES):
+        assert cases[0] in drawn(cases, turn)

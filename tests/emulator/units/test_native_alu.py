@@ -150,7 +150,8 @@ def check_mnemonic(mnemonic: str, target: str, count: int) -> None:
     assert tested or mnemonic in WITHOUT.split()
 
 
-@pytest.mark.one_in(20)
+@pytest.mark.covering
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize(
     ("target", "mnemonic"),
     rows_of(lambda: [(target, name) for target in TARGETS for name in listed(target)], width=2),
