@@ -16,11 +16,11 @@ WIDTH = 32
 
 
 def factored(cp, a, *, threads=64, rows=2, by_products=True):
-    """Return R with V below its diagonal, V, T and tau."""
+    """Return R with V below its diagonal, V, T and tau, of a block of all columns."""
     (m, n), dtype = a.shape, a.dtype
     a, v, t = cp.array(a), cp.full(a.shape, cp.nan, dtype), cp.zeros((n, n), dtype)
     tau = cp.zeros(n, dtype)
-    launch = load(QR_PANEL, dtype, threads, width=WIDTH, rows=rows, team=1, by_products=by_products)
+    launch = load(QR_PANEL, dtype, threads, width=n, rows=rows, team=1, by_products=by_products)
     at = [each.data.ptr for each in (a, v, tau, t)]
     launch((1, 1), at[0], n, 0, at[1], n, 0, at[2], 0, at[3], n, 0, 0, 0, 0, m, n, 1, 1)
     return [each.get() for each in (a, v, t, tau)]
@@ -47,12 +47,12 @@ def drawn(m, n, dtype="d"):
 
 @pytest.mark.covering
 @pytest.mark.parametrize(
-    ("m", "threads", "rows"),
-    [(120, 64, 2), (128, 64, 2), *swept((250, 256, 1), (64, 64, 1), width=3)],
+    ("m", "n", "threads", "rows"),
+    [(120, 32, 64, 2), (128, 32, 64, 2), *swept((250, 16, 256, 1), (64, 8, 64, 1), width=4)],
 )
 @pytest.mark.parametrize("dtype", "fd")
-def test_a_block_is_factored_by_products(cp, m, threads, rows, dtype):
-    a = drawn(m, WIDTH, dtype)
+def test_a_block_is_factored_by_products(cp, m, n, threads, rows, dtype):
+    a = drawn(m, n, dtype)
     found = factored(cp, a, threads=threads, rows=rows)
     check(a, found)
     by_columns = factored(cp, a, threads=threads, rows=rows, by_products=False)
