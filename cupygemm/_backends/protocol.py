@@ -212,6 +212,8 @@ class Backend(Protocol):
         Makes a configuration of its fields, such as their class; None if it has none.
     max_cluster : int
         The most workgroups whose shared memory a kernel may address; 1 if only its own.
+    wave_size : int
+        The threads that execute an instruction together: those of a wave, or of a warp.
     solves_tiles : frozenset of str
         NumPy's characters of the element types that ``hopper/solve_tiles.cu`` takes there.
     interconnect : Interconnect
@@ -237,6 +239,10 @@ class Backend(Protocol):
     @property
     def max_cluster(self) -> int:
         """Return the most workgroups whose shared memory a kernel may address."""
+
+    @property
+    def wave_size(self) -> int:
+        """Return the threads that execute an instruction together."""
 
     @property
     def solves_tiles(self) -> frozenset[str]:
@@ -358,6 +364,7 @@ class NoExtras:
     precisions: frozenset[Precision] = frozenset()
     config_type: Callable[..., Any] | None = None
     max_cluster: int = 1
+    wave_size: int = 32
     solves_tiles: frozenset[str] = frozenset()
     interconnect: Interconnect = PCIE
 

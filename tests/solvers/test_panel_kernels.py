@@ -20,16 +20,16 @@ EDGES = [1, 2, 31, 33, 200, 512, 513, 4096, 8192, 8193, 16384, 20000, 100000, 10
 
 
 @pytest.mark.parametrize("char", "fdFD")
-@pytest.mark.parametrize("max_cluster", [1, 8, 16])
-def test_a_team_holds_its_panel(char, max_cluster):
+@pytest.mark.parametrize(("max_cluster", "wave_size"), [(1, 32), (1, 64), (8, 32), (16, 32)])
+def test_a_team_holds_its_panel(char, max_cluster, wave_size):
     dtype = np.dtype(char)
     for m in EDGES:
         if m * words(dtype) > 2_000_000:
             continue
-        shape = panel_blocks(m, dtype, max_cluster)
+        shape = panel_blocks(m, dtype, max_cluster, wave_size)
         assert shape.rows * shape.threads * shape.team >= m
         assert shape.rows * shape.width * words(dtype) <= LIMITS.registers
-        assert shape.threads % 32 == 0
+        assert shape.threads % wave_size == 0
         assert LIMITS.outer % shape.width == 0
 
 
@@ -46,7 +46,7 @@ def test_groups_of_a_cluster_exchange_candidates_for_the_pivot(m):
 
 def test_a_panel_that_is_too_tall():
     with pytest.raises(ValueError, match="of 9000000 rows is too tall"):
-        panel_blocks(9_000_000, np.dtype("d"), 8)
+        panel_blocks(9_000_000, np.dtype("d"), 8, 32)
 
 
 PANELS = [

@@ -156,7 +156,7 @@ def test_launches_that_stand_by(cp, is_done):
     v, t = zeros(1, 90, 40, a.dtype), zeros(1, 40, 40, a.dtype)
     tau, flag = cp.zeros((1, 40)), cp.array([is_done], "uint32")
     max_cluster = 1
-    shape = blocks.panel_blocks(90, a.dtype, max_cluster)
+    shape = blocks.panel_blocks(90, a.dtype, max_cluster, 32)
     workspace = Workspace(shape, 40, 8, batches=1)
     blocks.factor_blocks(a, tau, v, t, 0, half, workspace, flag.data.ptr)
     if is_done:

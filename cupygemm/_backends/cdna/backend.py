@@ -53,6 +53,7 @@ class CdnaBackend(NoExtras):
 
     name = "cdna"
     config_type = GemmConfig
+    wave_size = 64
 
     def __init__(self, arch: Arch) -> None:
         self.arch = arch

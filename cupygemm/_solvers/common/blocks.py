@@ -193,7 +193,7 @@ def lu_panel_blocks(a: Matrices | Layout, m: int) -> Blocks:
         found = _in_clusters(m, words(a.dtype), max_cluster, LIMITS)
         if found is not None:
             return found
-    return panel_blocks(m, a.dtype, max_cluster)
+    return panel_blocks(m, a.dtype, max_cluster, wave_size())
 
 
 @functools.lru_cache(maxsize=4096)
@@ -215,7 +215,7 @@ def _clusters(max_cluster: int) -> list[int]:
     return [1 << log for log in range(max_cluster.bit_length())]
 
 
-def panel_blocks(m: int, dtype: np.dtype[Any], max_cluster: int) -> Blocks:
+def panel_blocks(m: int, dtype: np.dtype[Any], max_cluster: int, wave_size: int) -> Blocks:
     """Return the shape of the launches that factor panels of `m` rows.
 
     Parameters
@@ -225,18 +225,20 @@ def panel_blocks(m: int, dtype: np.dtype[Any], max_cluster: int) -> Blocks:
         The element type.
     max_cluster : int
         The most workgroups of a thread-block cluster, which is preferred to a larger team.
+    wave_size : int
+        The fewest threads of a workgroup. Fewer take as long, and are another kernel to compile.
 
     Raises
     ------
     ValueError
         If the panel has more rows than a team can hold.
     """
-    return _panel_blocks(m, words(dtype), max_cluster, LIMITS)
+    return _panel_blocks(m, words(dtype), max_cluster, wave_size, LIMITS)
 
 
 @functools.lru_cache(maxsize=4096)
-def _panel_blocks(m: int, size: int, max_cluster: int, limits: Limits) -> Blocks:
-    threads = min(limits.threads, max(32, power_of_two(m)))
+def _panel_blocks(m: int, size: int, max_cluster: int, wave_size: int, limits: Limits) -> Blocks:
+    threads = min(limits.threads, max(wave_size, power_of_two(m)))
     widest = _widest(size, limits)
     # A small cluster is enough while its threads hold one row each.
     teams = [team for team in (*_clusters(max_cluster), 16, limits.team) if team <= limits.team]
@@ -290,6 +292,11 @@ def is_ahead(a: Matrices, behind: int, least: int) -> bool:
 def current_limits() -> tuple[int, int]:
     """Return the largest cluster and the number of compute units of the current device."""
     return _device_limits(current_device())
+
+
+def wave_size() -> int:
+    """Return the threads that execute an instruction together on the current device."""
+    return device(current_device()).kernels.wave_size
 
 
 def has_tile_kernels(dtype: np.dtype[Any]) -> bool:

@@ -15,7 +15,7 @@ from cupygemm._backends.kernel_kind import Call
 from cupygemm._backends.launch_rows import LaunchRows, region
 from cupygemm._request.arrays import Array
 from cupygemm._solvers.common import blocks
-from cupygemm._solvers.common.blocks import Blocks, Limits, current_limits, panel_blocks
+from cupygemm._solvers.common.blocks import Blocks, Limits, current_limits, panel_blocks, wave_size
 from cupygemm._solvers.common.kernels import QR_PANEL, REFLECT_APPLY, REFLECT_SUMS, load
 from cupygemm._solvers.common.matrices import Layout, Matrices
 from cupygemm._solvers.common.teams import Workspace, num_teams
@@ -119,7 +119,7 @@ def _prepared(
     max_cluster, units = current_limits()
     if stands_by:
         max_cluster = 1
-    shape = panel_blocks(a.m - half.start, a.dtype, max_cluster)
+    shape = panel_blocks(a.m - half.start, a.dtype, max_cluster, wave_size())
     chunk = max(_ROWS, -(-(a.m - half.start) // _MOST_CHUNKS))
     sums_stride = _MOST_CHUNKS * shape.width * len(half)
     teams = num_teams(shape, units, a.batches)

@@ -30,6 +30,7 @@ from cupygemm._solvers.common.blocks import (
     outer_panels,
     outer_width,
     panel_blocks,
+    wave_size,
 )
 from cupygemm._solvers.common.kernels import REFLECTOR, load
 from cupygemm._solvers.common.matrices import Matrices, adjoint, empty
@@ -123,7 +124,7 @@ def _factor(a: Matrices, q: ColumnsOfQ | None) -> QrFactors:
     k = min(a.m, a.n)
     tau = cupy.empty((a.batches, k), a.dtype)
     max_cluster, units = current_limits()
-    shape = panel_blocks(max(a.m, 1), a.dtype, max_cluster)
+    shape = panel_blocks(max(a.m, 1), a.dtype, max_cluster, wave_size())
     workspace, halves = Workspace(shape, k, units, batches=a.batches), Halves(a, k)
     outer = outer_width(k, shape.width)
     panels = outer_panels(k, outer)
