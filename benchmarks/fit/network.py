@@ -26,6 +26,7 @@ from benchmarks.fit.design import KINDS
 from benchmarks.fit.fitting import COLD, Row
 from benchmarks.fit.hopper import Columns, Subject, columns_of_subjects
 from benchmarks.fit.samples import Product
+from cupygemm._backends.hopper.config import HopperArch
 from cupygemm._backends.hopper.cost.correction import FEATURES, Network, features
 from cupygemm._backends.hopper.cost.model import costs, pieces
 from cupygemm._backends.hopper.cost.parameters import KernelConstants
@@ -53,7 +54,8 @@ class Table:
     modelled, measured : numpy.ndarray
         Logarithms of cycles.
     product : numpy.ndarray
-        The number of the kernel's product; a product's warm and cold times count as two.
+        The number of the kernel's product; its warm and cold times, and those of another GPU, are
+        as of other products.
     counts : numpy.ndarray
         How often each product counts.
     """
@@ -72,11 +74,12 @@ def table_of(rows: Sequence[Row], constants: KernelConstants) -> Table:
     found, modelled = np.empty((len(rows), len(FEATURES))), np.empty(len(rows))
     for part in columns_of_subjects(subjects):
         found[part.places], modelled[part.places] = _of_part(part, constants)
-    numbers: dict[Product, int] = {}
-    product = [numbers.setdefault(row.product, len(numbers)) for row in rows]
+    numbers: dict[tuple[Product, HopperArch], int] = {}
+    keys = [(row.product, row.subject.arch) for row in rows]
+    product = [numbers.setdefault(key, len(numbers)) for key in keys]
     counts = [
         _COUNT_OF_THESE if each.group.removesuffix(COLD) in _AS_THEY_RUN else 1.0
-        for each in numbers
+        for each, _ in numbers
     ]
     measured = np.log([row.measured for row in rows])
     return Table(found, modelled, measured, np.array(product), np.array(counts))
@@ -219,34 +222,33 @@ class _Loss:
 def regrets(
     rows: Sequence[Row], constants: KernelConstants, network: Network | None
 ) -> dict[str, list[float]]:
-    """Return the regret of the choice of each product, by its type and group.
+    """Return the regret of the choice of each product on each GPU, by its type and group.
 
     The choice is the selector's: by the mean of the warm and the cold logarithm, where both were
-    measured. Without a network it is the model's own.
+    measured. Without a network it is the model's own. A kernel that was measured several times
+    counts with the mean of its logarithms.
     """
     rows = [row for row in rows if not row.subject.config.mma_sync]
     table = table_of(rows, constants)
     predicted = table.modelled + (0 if network is None else network(table.features))
-    sums: dict[Any, dict[Any, list[float]]] = {}
-    for row, logarithm, measured in zip(rows, predicted, table.measured, strict=True):
-        product = row.product.with_group(row.product.group.removesuffix(COLD))
-        kernel = row.subject.config, row.subject.by_sm
-        of_kernel = sums.setdefault(product, {}).setdefault(kernel, [0.0, 0.0])
-        of_kernel[0] += logarithm
-        of_kernel[1] += measured
-    cold = {
-        row.product.with_group(row.product.group.removesuffix(COLD))
-        for row in rows
-        if row.subject.cold
-    }
+    logarithms = np.stack([predicted, table.measured], axis=1)
+    by_state: dict[Any, dict[Any, dict[bool, list[Array]]]] = {}
+    for row, pair in zip(rows, logarithms, strict=True):
+        subject = row.subject
+        product = row.product.with_group(row.product.group.removesuffix(COLD)), subject.arch
+        kernel = by_state.setdefault(product, {}).setdefault((subject.config, subject.by_sm), {})
+        kernel.setdefault(subject.cold, []).append(pair)
     found: dict[str, list[float]] = {}
-    for product, kernels in sums.items():
-        states = 2 if product in cold else 1
-        chosen = min(kernels.values(), key=lambda each: each[0])[1]
-        least = min(each[1] for each in kernels.values())
-        found.setdefault(f"{product.operands}, {product.group}", []).append(
-            float(np.exp((chosen - least) / states))
-        )
+    for (product, _), kernels in by_state.items():
+        states = set().union(*kernels.values())
+        means = [
+            np.mean([np.mean(pairs, axis=0) for pairs in kernel.values()], axis=0)
+            for kernel in kernels.values()
+            if kernel.keys() == states
+        ]
+        chosen = min(means, key=lambda each: each[0])[1]
+        regret = np.exp(chosen - min(each[1] for each in means))
+        found.setdefault(f"{product.operands}, {product.group}", []).append(float(regret))
     return found
 
 

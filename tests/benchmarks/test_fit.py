@@ -21,6 +21,7 @@ from cupygemm._backends.cdna.cost_constants import ASSUMED
 from cupygemm._backends.cdna.mainloops import MAINLOOPS
 from cupygemm._backends.hopper.choice import fp64, tf32x3
 from cupygemm._backends.hopper.choice.orientation import as_computed
+from cupygemm._backends.hopper.choice.tile_shapes import CONFIGS
 from cupygemm._backends.hopper.config import HopperConfig
 from cupygemm._backends.hopper.cost import constants as hopper_constants
 from cupygemm._backends.hopper.cost import correction
@@ -280,6 +281,35 @@ def test_training_a_network_lowers_the_regret_of_wrong_models():
     assert network.mean_regret(outcome.new) < network.mean_regret(outcome.without)
     assert outcome.is_better
     assert "better than the present ones" in str(outcome)
+
+
+def test_regrets_are_of_one_gpu_and_of_the_mean_of_times(monkeypatch):
+    """The model prefers the first kernel; times of another GPU, or a second time, add nothing."""
+    product = next(p for p in design(6) if p.operands == "bf16")
+    problem, cold = layout_of(product).problem, product.with_group(product.group + fitting.COLD)
+    first, second = CONFIGS[:2]
+    other = replace(H200, part="H100")
+
+    def row(config, arch, cycles, of=product):
+        is_cold = of is cold
+        return fitting.Row(of, hopper.Subject(config, problem, arch, is_cold), cycles)
+
+    preferred = {first: 0.0, second: 1.0}
+
+    def table_of(rows, _):
+        modelled = np.array([preferred[row.subject.config] for row in rows])
+        measured = np.log([row.measured for row in rows])
+        return SimpleNamespace(modelled=modelled, measured=measured)
+
+    monkeypatch.setattr(network, "table_of", table_of)
+    rows = [row(first, H200, 1200.0), row(second, H200, 1000.0)]
+    rows += [row(first, H200, 1200.0, cold), row(second, H200, 1000.0, cold)]
+    name = f"bf16, {product.group}"
+    assert network.regrets(rows, None, None)[name] == pytest.approx([1.2])
+    rows += [row(second, H200, 1000.0)]
+    assert network.regrets(rows, None, None)[name] == pytest.approx([1.2])
+    rows += [row(first, other, 300.0), row(second, other, 400.0)]
+    assert network.regrets(rows, None, None)[name] == pytest.approx([1.2, 1.0])
 
 
 def test_training_can_begin_with_the_present_weights(monkeypatch):
