@@ -125,7 +125,8 @@ def variants_that_turn() -> Iterator[Variant]:
     """
     for number, config in enumerate((*TRANSPOSED_CONFIGS, *transposed_widths()[::5])):
         dtype, result = (BF16, F16)[number % 2], (BF16, F16)[number // 2 % 2]
-        cut = STREAM_CLUSTERS // config.cluster_size if number % 3 == 1 else 0
+        is_whole = config.cluster_k > 1 or (config.num_consumers == 3 and config.accumulators >= 64)
+        cut = STREAM_CLUSTERS // config.cluster_size if number % 3 == 1 and not is_whole else 0
         orders = ORDERS[number // 3 % 2]  # its rows lie along k
         yield Variant(replace(config, stream_k=cut), dtype, result, orders, aligned=number % 4 != 1)
     for orders in ("FC", "FF"):

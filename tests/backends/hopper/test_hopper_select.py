@@ -166,7 +166,8 @@ def slow_candidates(problem):
             )
         ):
             continue
-        narrower = replace(base, tile_n=base.tile_n - 8) if base in transposed_widths() else None
+        step = 8 * base.cluster_k
+        narrower = replace(base, tile_n=base.tile_n - step) if base in transposed_widths() else None
         if narrower is not None and narrower.num_tiles(computed) == base.num_tiles(computed):
             continue
         units, clusters = base.num_units(computed), ARCH.num_clusters(base.cluster_size)

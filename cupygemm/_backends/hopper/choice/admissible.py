@@ -153,7 +153,8 @@ def admissible(
 
 def _limits(c: ConfigColumns, has_narrower: NDArray[np.bool_], arch: HopperArch) -> Limits:
     clusters = clusters_on(arch, c.cluster_size)
-    narrower = np.maximum(WIDTH_STEP, c.tile_n - WIDTH_STEP) * c.cluster_n
+    step = WIDTH_STEP * c.cluster_k
+    narrower = np.maximum(step, c.tile_n - step) * c.cluster_n
     fits = (_WORDS - 1) // c.cluster_size
     divides_k = c.cluster_k > 1  # among the blocks of clusters that run at once
     return Limits(

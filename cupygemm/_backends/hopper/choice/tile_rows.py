@@ -8,7 +8,7 @@ from typing import Any
 from cupygemm._backends.hopper.config import SHARED_BYTES, HopperConfig
 
 WIDTH_STEP = 8
-"""Columns between the widths of a range of tiles, see `widths_of`."""
+"""Columns between the widths of a range of tiles, for each part of k; see `widths_of`."""
 _MOST_STAGES = 16
 _GROUP_ROWS = 2048  # rows of C in a group of the raster: about as many columns are then in flight
 
@@ -24,16 +24,22 @@ def part_config_of(tile_m: int, **columns: Any) -> HopperConfig:
     return config_of(tile_m=tile_m, tile_k=64, num_consumers=tile_m // 64, **columns)
 
 
-def widths_of(tile_m: int, least: int, most: int, **columns: int) -> tuple[HopperConfig, ...]:
-    """Return tiles of the transpose of all widths in a range, with the longest rings that fit."""
+def widths_of(
+    tile_m: int, least: int, most: int, *, cluster_k: int = 1, **columns: int
+) -> tuple[HopperConfig, ...]:
+    """Return tiles of the transpose of all widths in a range, with the longest rings that fit.
+
+    The blocks of a cluster that have parts of k store as many columns each.
+    """
     found = []
-    for tile_n in range(least, most + 1, WIDTH_STEP):
+    for tile_n in range(least, most + 1, WIDTH_STEP * cluster_k):
         config = config_of(
             tile_m=tile_m,
             tile_n=tile_n,
             num_consumers=tile_m // 64,
             num_stages=1,
             epilogue_buffers=2,
+            cluster_k=cluster_k,
             transposed_c=True,
             **columns,
         )

@@ -196,17 +196,29 @@ TRANSPOSED_RANGES = ConfigTable(
     "TRANSPOSED_RANGES",
     widths_of,
     """
-    tile_m  tile_k  cluster_m  cluster_n  least  most
-        64      64          1          1     24   208
-        64     128          1          1     24   104
-        64      64          1          2     48   208
-        64      64          8          1     64   216
-       128      64          1          1     48   208
-       128      64          1          2     80   208
-       128      64          4          1     80   208
+    tile_m  tile_k  cluster_m  cluster_n  cluster_k  least  most
+        64      64          1          1          1     24   208
+        64     128          1          1          1     24   104
+        64      64          1          2          1     48   208
+        64      64          4          1          1     64   216
+        64      64          8          1          1     64   216
+        64      64          1          1          2     48   208
+        64      64          1          1          3     48   216
+        64      64          2          1          3     48   216
+        64      64          4          1          2     48   208
+       128      64          1          1          1     48   208
+       128      64          1          2          1     80   208
+       128      64          4          1          1     80   208
+       192      64          1          1          1     64   192
+       192      64          1          2          1     64   192
+       192      64          1          4          1     64   192
+       192      64          2          1          1     64   192
+       192      64          4          1          1     64   192
     """,
 )
-"""Widths of such tiles: the least and the most, in steps of 8. Wider ones spill if they are cut."""
+"""Widths of such tiles, the least and the most, in steps of 8 for each part of k.
+
+Wider ones spill if they are cut."""
 PING_PONG_CONFIGS = ConfigTable(
     "PING_PONG_CONFIGS",
     functools.partial(config_of, ping_pong=True),
@@ -326,14 +338,15 @@ SCALED_CONFIGS = ConfigTable(
 
 @functools.cache
 def transposed_widths() -> tuple[HopperConfig, ...]:
-    """Return the configurations of `TRANSPOSED_RANGES` whose tiles `TRANSPOSED_CONFIGS` lacks."""
-    present = {_tile_of(config) for config in TRANSPOSED_CONFIGS}
+    """Return the configurations of `TRANSPOSED_RANGES` whose tiles the other tables lack."""
+    present = {_tile_of(config) for config in (*TRANSPOSED_CONFIGS, *TRANSPOSED_PART_CONFIGS)}
     every = (config for row in TRANSPOSED_RANGES for config in row)
     return tuple(config for config in every if _tile_of(config) not in present)
 
 
 def _tile_of(config: HopperConfig) -> tuple[int, ...]:
-    return config.tile_m, config.tile_n, config.tile_k, config.cluster_m, config.cluster_n
+    c = config
+    return c.tile_m, c.tile_n, c.tile_k, c.cluster_m, c.cluster_n, c.cluster_k
 
 
 @functools.cache
