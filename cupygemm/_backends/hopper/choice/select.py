@@ -29,7 +29,13 @@ from cupygemm._backends.hopper.choice.orientation import as_computed
 from cupygemm._backends.hopper.choice.tile_shapes import configs_for_product
 from cupygemm._backends.hopper.config import RASTERS, HopperArch, HopperConfig
 from cupygemm._backends.hopper.cost.constants import KERNELS
-from cupygemm._backends.hopper.cost.correction import cost_features, features, network
+from cupygemm._backends.hopper.cost.correction import (
+    Features,
+    cost_features,
+    features,
+    network,
+    product_features,
+)
 from cupygemm._backends.hopper.cost.model import Cost, costs, pieces
 from cupygemm._backends.hopper.cost.shapes import (
     ConfigColumns,
@@ -41,6 +47,7 @@ from cupygemm._backends.hopper.cost.shapes import (
 from cupygemm._records.problem import GemmProblem
 
 _FAR = 1.4  # times the least modelled cycles
+_STATES = np.array([[False], [True]])  # of the operands: warm, cold
 
 
 @dataclass(frozen=True)
@@ -168,14 +175,20 @@ def select(
             f"no kernel for {asked} on {arch.part}: {_objections(ways, configs, arch)}"
         )
     problem = ways[bool(kernels.columns.transposed_c[0])]
-    ranking = rank(found, kernels, shapes, arch, problem)
+    of_products = [product_features(shapes_of(way), arch) for way in ways.values()]
+    ranking = rank(found, kernels, shapes, np.array(of_products, np.float32), arch, problem)
     best = ranking.candidate(ranking.best)
     reason = _reason(best, ways[best.config.transposed_c], arch)
     return HopperSelection(best.config, reason, ranking)
 
 
 def rank(
-    found: Admissible, kernels: Divisions, shapes: Shapes, arch: HopperArch, problem: GemmProblem
+    found: Admissible,
+    kernels: Divisions,
+    shapes: Shapes,
+    of_products: Features,
+    arch: HopperArch,
+    problem: GemmProblem,
 ) -> Ranking:
     """Return kernels with their costs; `problem` is that of any of them.
 
@@ -185,31 +198,33 @@ def rank(
     kernels : Divisions
     shapes : Shapes
         With a number, or one entry for each of the admissible configurations.
+    of_products : numpy.ndarray
+        Rows of `product_features`: of the product, and of its transpose.
     arch : HopperArch
     problem : GemmProblem
     """
     columns, shapes = kernels.columns, entries(shapes, kernels.rows)
     of = pieces(columns, shapes, arch, KERNELS, kernels.tiles, entries(found.fixed, kernels.ways))
-    warm = costs(shapes, of)
+    both = costs(shapes, of, cold=_STATES)
+    warm = both._replace(cycles=both.cycles[0], of_memory=both.of_memory[0], memory=both.memory[0])
     cycles = warm.cycles
     if problem.a_dtype != "f64":  # of which too few kernels were measured
-        cold = costs(shapes, of, cold=True)
-        cycles = np.sqrt(warm.cycles * cold.cycles)
+        cycles = np.sqrt(both.cycles[0] * both.cycles[1])
         near = np.flatnonzero(cycles <= _FAR * cycles.min())
         ways, of_near = kernels.ways[near], entries((shapes, of.tiles.units), near)
+        of_warm, of_cold = cost_features(both, cold=_STATES, rows=near)
         inputs = features(
             columns,
             shapes,
             arch,
             of,
-            warm,
-            cold=False,
+            of_warm,
             by_sm=can_repeat(problem) & found.can_place[ways] & places(*of_near, arch),
             of_configs=found.features[ways],
+            of_products=of_products[columns.at(near).transposed_c.astype(np.intp)],
             rows=near,
         )
-        with_cold = cost_features(cold, cold=True, rows=near)
-        cycles[near] *= np.exp(network()(inputs, with_cold))
+        cycles[near] *= np.exp(network()(inputs, of_cold))
     useful = float(problem.m) * problem.n * problem.k * problem.num_batches
     return Ranking(columns, cycles, warm, useful, arch, shapes.k)
 

@@ -45,19 +45,7 @@ OF_CONFIGS = (
     "cluster_k",
 )
 """The inputs of the network that no extent changes. Extents, counts and ratios are logarithms."""
-_OF_COST = ("cold", "memory over all", "cycles")
-FEATURES = (
-    *OF_CONFIGS,
-    "split_k",
-    "active",
-    "uneven",
-    "rounds",
-    "steps",
-    "mma over L2",
-    "useful m",
-    "useful n",
-    "by SM",
-    "cut evenly",
+_OF_PRODUCTS = (
     "m",
     "n",
     "k",
@@ -71,6 +59,21 @@ FEATURES = (
     "out size",
     "batch",
     "memory",
+)
+_OF_COST = ("cold", "memory over all", "cycles")
+FEATURES = (
+    *OF_CONFIGS,
+    "split_k",
+    "active",
+    "uneven",
+    "rounds",
+    "steps",
+    "mma over L2",
+    "useful m",
+    "useful n",
+    "by SM",
+    "cut evenly",
+    *_OF_PRODUCTS,
     *_OF_COST,
 )
 """All inputs of the network; the last ones differ between warm and cold operands."""
@@ -109,27 +112,40 @@ class Network:
             Other values of the features that depend on the cost. The result is the mean of the
             logarithms with `features` and with each of these instead.
         """
-        hidden, hidden_bias = self._of_features
+        hidden, hidden_bias, out = self._of_features
         count = len(_OF_COST)
         changes = [other - features[:, -count:] for other in others]
         result = np.empty(len(features))
-        for first in range(0, len(features), _ROWS):
-            rows = slice(first, first + _ROWS)
-            sums = features[rows] @ hidden
-            sums += hidden_bias
-            states = [sums, *(sums + change[rows] @ hidden[-count:] for change in changes)]
-            activity, *rest = (np.tanh(state, out=state) for state in states)
-            for each in rest:
-                activity += each
-            result[rows] = activity @ self.out
-        return result / (1 + len(others)) + self.bias
+        with np.errstate(over="ignore"):  # of exp, whose reciprocal is 0 then
+            for first in range(0, len(features), _ROWS):
+                rows = slice(first, first + _ROWS)
+                sums = features[rows] @ hidden
+                sums += hidden_bias
+                states = [sums, *(sums + each[rows] @ hidden[-count:] for each in changes)]
+                for state in states:
+                    np.exp(state, out=state)
+                    np.add(state, 1, out=state)
+                    np.reciprocal(state, out=state)
+                activity, *rest = states
+                for each in rest:
+                    activity += each
+                result[rows] = activity @ out
+        return result / (1 + len(others)) + (self.bias + float(self.out.sum()))
 
     @functools.cached_property
-    def _of_features(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """Return the weights and the bias of features that mean and deviation are not taken of."""
+    def _of_features(self) -> tuple[NDArray[np.float32], ...]:
+        """Return the weights and the bias of features that mean and deviation are not taken of.
+
+        tanh(x) is 1 - 2 / (exp(2 x) + 1), and numpy's exp takes less time than its tanh. So these
+        are twice the weights of the hidden units, and the weights of the output times -2.
+        """
         hidden = self.hidden / self.deviation[:, None]
         bias = self.hidden_bias - self.mean @ hidden
-        return hidden.astype(np.float32), bias.astype(np.float32)
+        return (
+            (2 * hidden).astype(np.float32),
+            (2 * bias).astype(np.float32),
+            (-2 * self.out).astype(np.float32),
+        )
 
 
 @functools.cache
@@ -200,56 +216,10 @@ def config_features(configs: ConfigColumns, shapes: Shapes) -> Features:
     return np.stack(values, axis=1).astype(np.float32)
 
 
-def features(
-    configs: ConfigColumns,
-    shapes: Shapes,
-    arch: HopperArch,
-    of: Pieces,
-    cost: Cost,
-    *,
-    cold: bool,
-    by_sm: Number = False,
-    of_configs: Features | None = None,
-    rows: Rows = slice(None),
-) -> Features:
-    """Return a row of `FEATURES` for kernels, of at most about one in size.
-
-    Parameters
-    ----------
-    configs : ConfigColumns
-    shapes : Shapes
-    arch : HopperArch
-    of : Pieces
-    cost : Cost
-    cold : bool
-    by_sm : numpy.ndarray or bool
-        Which of the kernels give each SM the tile of its number.
-    of_configs : numpy.ndarray, optional
-        The rows of `config_features`, where they are known.
-    rows : numpy.ndarray or slice
-        The kernels that count, of those in `configs`, `shapes`, `of` and `cost`. The other
-        arguments have only these.
-    """
-    c, tiles, tile = configs.at(rows), of.tiles, of.tile
-    s, active, whole, clusters, units, steps, evenly, mma, l2 = entries(
-        (
-            *(shapes, of.active, of.whole, tiles.clusters, tiles.units, of.steps, of.evenly),
-            *(tile.mma, tile.l2),
-        ),
-        rows,
-    )
-    of_m, of_n = c.tile_m * c.cluster_m, c.tile_n * c.cluster_n
-    values = (
-        np.log2(c.split_k),
-        active / arch.num_sms,
-        whole * clusters / units - 1,
-        np.log2(whole) / 2,
-        np.log2(steps) / 2 - 3,
-        np.minimum(2, np.maximum(-2, np.log2(mma / l2))),
-        s.m / (-(-s.m // of_m) * of_m),
-        s.n / (-(-s.n // of_n) * of_n),
-        by_sm,
-        evenly,
+def product_features(shapes: Shapes, arch: HopperArch) -> tuple[Number, ...]:
+    """Return the inputs that depend on the product and the GPU alone, or columns of them."""
+    s = shapes
+    return (
         np.log2(s.m) / 3 - 3,
         np.log2(s.n) / 3 - 4,
         np.log2(s.k) / 2 - 5,
@@ -264,20 +234,82 @@ def features(
         s.has_batch,
         np.log2(arch.hbm_bytes_per_clock / 2048),
     )
+
+
+def features(
+    configs: ConfigColumns,
+    shapes: Shapes,
+    arch: HopperArch,
+    of: Pieces,
+    of_cost: Features,
+    *,
+    by_sm: Number = False,
+    of_configs: Features | None = None,
+    of_products: Features | None = None,
+    rows: Rows = slice(None),
+) -> Features:
+    """Return a row of `FEATURES` for kernels, of at most about one in size.
+
+    Parameters
+    ----------
+    configs : ConfigColumns
+    shapes : Shapes
+    arch : HopperArch
+    of : Pieces
+    of_cost : numpy.ndarray
+        Rows of `cost_features`.
+    by_sm : numpy.ndarray or bool
+        Which of the kernels give each SM the tile of its number.
+    of_configs, of_products : numpy.ndarray, optional
+        Rows of `config_features` and of `product_features`, where they are known.
+    rows : numpy.ndarray or slice
+        The kernels that count, of those in `configs`, `shapes` and `of`. The other arguments have
+        only these.
+    """
+    c, tiles, tile = configs.at(rows), of.tiles, of.tile
+    m, n, active, whole, clusters, units, steps, evenly, mma, l2 = entries(
+        (
+            *(shapes.m, shapes.n, of.active, of.whole, tiles.clusters, tiles.units, of.steps),
+            *(of.evenly, tile.mma, tile.l2),
+        ),
+        rows,
+    )
+    of_m, of_n = c.tile_m * c.cluster_m, c.tile_n * c.cluster_n
+    values: tuple[Number, ...] = (
+        np.log2(c.split_k),
+        active / arch.num_sms,
+        whole * clusters / units - 1,
+        np.log2(whole) / 2,
+        np.log2(steps) / 2 - 3,
+        np.minimum(2, np.maximum(-2, np.log2(mma / l2))),
+        m / (-(-m // of_m) * of_m),
+        n / (-(-n // of_n) * of_n),
+        by_sm,
+        evenly,
+    )
     table = np.empty((len(c.rows), len(FEATURES)), np.float32)
-    first = len(OF_CONFIGS)
-    table[:, :first] = config_features(c, s) if of_configs is None else of_configs
+    first, last = len(OF_CONFIGS), len(FEATURES) - len(_OF_COST)
+    table[:, :first] = (
+        config_features(c, entries(shapes, rows)) if of_configs is None else of_configs
+    )
+    if of_products is None:
+        values += product_features(entries(shapes, rows), arch)
+    else:
+        table[:, last - len(_OF_PRODUCTS) : last] = of_products
     for column, value in enumerate(values, first):
         table[:, column] = value
-    table[:, -len(_OF_COST) :] = cost_features(cost, cold=cold, rows=rows)
+    table[:, last:] = of_cost
     return table
 
 
-def cost_features(cost: Cost, *, cold: bool, rows: Rows = slice(None)) -> Features:
-    """Return the features that depend on the modelled cost, the last ones of `FEATURES`."""
-    cycles, memory = cost.cycles[rows], cost.memory[rows]
-    table = np.empty((len(cycles), len(_OF_COST)), np.float32)
-    table[:, 0] = cold
-    table[:, 1] = np.minimum(2, np.maximum(-4, np.log2(memory / cycles) + 1)) / 2
-    table[:, 2] = np.log2(cycles) / 3 - 5
+def cost_features(cost: Cost, *, cold: Number, rows: Rows = slice(None)) -> Features:
+    """Return the features that depend on the modelled cost, the last ones of `FEATURES`.
+
+    They are along an axis behind those of the costs, of which the last one is that of the kernels.
+    """
+    cycles, memory = cost.cycles[..., rows], cost.memory[..., rows]
+    table = np.empty((*cycles.shape, len(_OF_COST)), np.float32)
+    table[..., 0] = cold
+    table[..., 1] = np.minimum(2, np.maximum(-4, np.log2(memory / cycles) + 1)) / 2
+    table[..., 2] = np.log2(cycles) / 3 - 5
     return table

@@ -6,7 +6,7 @@ import numpy as np
 
 from cupygemm._backends.hopper.cost.constants import KERNELS
 from cupygemm._backends.hopper.cost.parameters import KernelConstants
-from cupygemm._backends.hopper.cost.shapes import Number, Shapes
+from cupygemm._backends.hopper.cost.shapes import Number, Shapes, by_flag
 
 
 def memory_cycles(shapes: Shapes, constants: KernelConstants = KERNELS) -> Number:
@@ -31,10 +31,10 @@ def memory_bytes(
     return read_a + read_b + s.num_results * s.out_size * 1.0
 
 
-def memory_rate(shapes: Shapes, constants: KernelConstants, *, cold: bool) -> Number:
+def memory_rate(shapes: Shapes, constants: KernelConstants, *, cold: Number) -> Number:
     """Return the bytes of a clock, of which L2 holds some unless the operands are `cold`."""
     limits = constants.warm_bytes_all, constants.warm_bytes_none
-    lost = 1.0 if cold else between(shapes.moved_bytes, *limits)
+    lost = by_flag(cold, 1.0, between(shapes.moved_bytes, *limits))
     return constants.memory / (constants.warm + (1 - constants.warm) * lost)
 
 

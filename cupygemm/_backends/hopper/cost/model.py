@@ -21,7 +21,7 @@ from cupygemm._backends.hopper.cost.constants import KERNELS
 from cupygemm._backends.hopper.cost.fixed import Config, FixedCosts, fixed_costs
 from cupygemm._backends.hopper.cost.memory import between, memory_bytes, memory_rate
 from cupygemm._backends.hopper.cost.parameters import KernelConstants
-from cupygemm._backends.hopper.cost.shapes import Number, Shapes, shapes_of
+from cupygemm._backends.hopper.cost.shapes import Number, Shapes, by_flag, shapes_of
 from cupygemm._records.problem import GemmProblem
 
 _SLICES = 96  # of L2
@@ -212,11 +212,14 @@ def pieces(
 
 
 def costs(
-    shapes: Shapes, of: Pieces, constants: KernelConstants = KERNELS, *, cold: bool = False
+    shapes: Shapes, of: Pieces, constants: KernelConstants = KERNELS, *, cold: Number = False
 ) -> Cost:
-    """Return the costs of products; L2 holds nothing of `cold` operands, however small."""
+    """Return the costs of products; L2 holds nothing of `cold` operands, however small.
+
+    `cold` may be an array that broadcasts against the columns.
+    """
     limits = constants.cold_bytes_none, constants.cold_bytes_all
-    share = 1.0 if cold else between(shapes.moved_bytes, *limits)
+    share = by_flag(cold, 1.0, between(shapes.moved_bytes, *limits))
     slower = np.maximum(of.slower, 1 + share * (of.few - 1))
     memory = of.memory_bytes / memory_rate(shapes, constants, cold=cold) * slower
     memory = memory * of.fixed.stream_memory
@@ -326,7 +329,7 @@ def _load_cycles(
         (c.tile_n, c.cluster_m, of_b, f.narrow_b, f.crossed_b, b_in_flight),
     ):
         indices = np.minimum(tile, most) * narrow
-        camping = _if(along_k, constants.camping_along_k, constants.camping_across) * camps
+        camping = by_flag(along_k, constants.camping_along_k, constants.camping_across) * camps
         more_in_l2 = crosses * constants.lines_l2 + camping
         taken.append(indices * (1 + crosses * crossed))
         asked.append(indices / shares * (1 + crosses * constants.lines))
@@ -336,7 +339,7 @@ def _load_cycles(
     (taken_a, taken_b), (asked_a, asked_b), (slices_a, slices_b) = taken, asked, of_slices
     of_sm = step_bytes * np.maximum(taken_a + taken_b, asked_a + asked_b) / constants.l2_of_sm
     cycles = np.maximum(of_sm, constants.slice_clocks * (slices_a + slices_b)) * f.sent
-    cycles = cycles * _if(s.has_batch, constants.batch, 1.0)
+    cycles = cycles * by_flag(s.has_batch, constants.batch, 1.0)
     return np.maximum(cycles, f.issue)
 
 
@@ -359,10 +362,3 @@ def total(
     """Return the cycles of a launch, from its own, those of its SMs and those of the memory."""
     compute, memory = launch + compute, launch + memory
     return np.maximum(compute, memory) + constants.overlap * np.minimum(compute, memory)
-
-
-def _if(flag: Number, value: float, other: float) -> Number:
-    """Return one value or the other, by a flag or by columns of them."""
-    return (
-        np.where(flag, value, other) if isinstance(flag, np.ndarray) else value if flag else other
-    )

@@ -141,6 +141,13 @@ def entries(record: Record, rows: Rows) -> Record:
     return tuple.__new__(type(record), found)
 
 
+def by_flag(flag: Number, value: Number, other: Number) -> Number:
+    """Return one value or the other, by a flag or by an array of them."""
+    return (
+        np.where(flag, value, other) if isinstance(flag, np.ndarray) else value if flag else other
+    )
+
+
 def row_bytes(problem: GemmProblem, name: str) -> int:
     """Return the bytes from one row of operand "a" or "b" to the next, if packed or copied."""
     is_a = name == "a"
