@@ -3,8 +3,8 @@
 All kernels that can compute a product are ranked at once, in columns. The cost is the geometric
 mean of the times with operands that L2 holds and with operands that it does not: both occur, and
 the kernel that is best by this mean is rarely more than a hundredth slower than the best of either.
-The cost model is corrected only for kernels that it ranks near the best. Of 1,199 products that
-were measured, the fastest kernel is one of these in all but five.
+The cost model is corrected only for kernels that it ranks near the best. Of 2,056 products that
+were measured, the fastest kernel is one of these in all but nine.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from cupygemm._backends.hopper.cost.shapes import (
 )
 from cupygemm._records.problem import GemmProblem
 
-_FAR = 1.4  # times the least modelled cycles
+_FAR = 1.3  # times the least modelled cycles
 _STATES = np.array([[False], [True]])  # of the operands: warm, cold
 
 
