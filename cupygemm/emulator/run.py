@@ -14,7 +14,8 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -39,6 +40,15 @@ if TYPE_CHECKING:
     from cupygemm.emulator.memory.allocations import Memory
     from cupygemm.emulator.profiling.kernel_profile import KernelProfile
     from cupygemm.emulator.profiling.recorder import Recorder
+    from cupygemm.emulator.waves.entry import Entry
+
+
+class Executed(NamedTuple):
+    """The waves that executed each instruction of a kernel, by program counter."""
+
+    waves: dict[int, int]
+    instructions: dict[int, Entry]
+    entry: int  # program counter of the kernel
 
 
 @dataclass(frozen=True, repr=False)
@@ -54,10 +64,10 @@ class LaunchStats:
         Wave-instructions executed.
     seconds : float
         Wall-clock time of the emulation, which says nothing about a GPU.
-    executions : dict of int to int
-        Waves that executed the instruction, by byte offset from the kernel's entry.
-    mnemonics : dict of str to int
-        Wave-instructions by mnemonic.
+    mfma : int
+        MFMA instructions executed, one per wave.
+    executed : Executed
+        From which `executions` and `mnemonics` are computed when asked for.
     lds_conflicts, global_lines : dict
         By byte offset from the kernel's entry, when profiling; see `units.lds` and `units.memory`.
     profile : KernelProfile or None
@@ -71,9 +81,9 @@ class LaunchStats:
     block: tuple[int, int, int]
     num_waves: int
     instructions: int
+    mfma: int
     seconds: float
-    executions: dict[int, int]
-    mnemonics: dict[str, int]
+    executed: Executed
     lds_conflicts: dict[int, Any]
     global_lines: dict[int, Any]
     profile: KernelProfile | None = None
@@ -87,12 +97,20 @@ class LaunchStats:
             f"{self.seconds:.3g} s)"
         )
 
-    @property
-    def mfma(self) -> int:
-        """Return the MFMA instructions executed, one per wave."""
-        return sum(
-            n for name, n in self.mnemonics.items() if name.startswith(("v_mfma", "v_smfmac"))
-        )
+    @cached_property
+    def executions(self) -> dict[int, int]:
+        """The waves that executed each instruction, by byte offset from the kernel's entry."""
+        entry = self.executed.entry
+        return {pc - entry: count for pc, count in self.executed.waves.items()}
+
+    @cached_property
+    def mnemonics(self) -> dict[str, int]:
+        """The wave-instructions by mnemonic."""
+        found: dict[str, int] = {}
+        for pc, count in self.executed.waves.items():
+            name = self.executed.instructions[pc].inst.mnemonic
+            found[name] = found.get(name, 0) + count
+        return found
 
 
 _last: LaunchStats | None = None
@@ -262,19 +280,16 @@ def _statistics(
     kernel: Kernel, dispatch: Dispatch, program: Program, counts: _Counts, seconds: float
 ) -> LaunchStats:
     """Return the statistics of a launch, without its profile and its warnings."""
-    mnemonics: dict[str, int] = {}
-    for pc, count in counts.executed.items():
-        name = program.entries[pc].inst.mnemonic
-        mnemonics[name] = mnemonics.get(name, 0) + count
+    waves = counts.executed
     return LaunchStats(
         kernel=kernel.name,
         grid=dispatch.grid,
         block=dispatch.block,
         num_waves=dispatch.executed * dispatch.waves_per_workgroup,
-        instructions=sum(counts.executed.values()),
+        instructions=sum(waves.values()),
+        mfma=sum(waves.get(pc, 0) for pc in program.matrix),
         seconds=seconds,
-        executions={pc - kernel.entry: count for pc, count in counts.executed.items()},
-        mnemonics=mnemonics,
+        executed=Executed(waves, program.entries, kernel.entry),
         lds_conflicts=counts.lds_conflicts,
         global_lines=counts.global_lines,
     )

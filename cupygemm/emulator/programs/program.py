@@ -85,6 +85,8 @@ class Program:
     ----------
     entries : dict of int to Entry
         By byte offset.
+    matrix : list of int
+        Byte offsets of the MFMA instructions among them.
     native : NativeProgram
     """
 
@@ -92,6 +94,7 @@ class Program:
         self.image = image
         self.target = target
         self.entries: dict[int, Entry] = {}
+        self.matrix: list[int] = []
         self._hazards: dict[int, list[Hazard]] = {}  # by where they are reported
         self.native = NativeProgram(len(image))
         self._decoded: dict[int, Instruction] = {}
@@ -152,6 +155,8 @@ class Program:
         self.native.add(entry, facts)
         self._look_for_slots(entry)
         self.entries[pc] = entry
+        if inst.encoding == "MFMA":
+            self.matrix.append(pc)
         if pc in self._hazards:
             self._check(entry, self._hazards[pc])
         return entry
