@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 BATCH_WAVES = 1024  # waves in flight together; bounds the register file's memory
 LOCKSTEP_WAVES = 256  # in lockstep, where the next batch then finds the arrays in the cache
-_SMALL_WAVES, _KEPT_BATCHES = 64, 8
+_SMALL_WAVES, _KEPT_BATCHES = 64, 16  # a factorisation has kernels of a dozen shapes
 _KEPT_BYTES = 32 << 20  # in all large batches that are kept beside the latest one
 _kept: OrderedDict[Any, Batch] = OrderedDict()
 _lock = threading.Lock()
