@@ -230,6 +230,15 @@ template <class Word> CUPYGEMM_INLINE Word maximum_of_16(Word value) {
     return is_upper ? upper : lower;
 }
 
+// The same for 16 or 32 threads.
+template <u32 lanes, class Word> CUPYGEMM_INLINE Word maximum_of(Word value) {
+    static_assert(lanes == 16 || lanes == 32, "half of the 32 threads, or all");
+    if constexpr (lanes == 32)
+        return maximum_of_32(value);
+    else
+        return maximum_of_16(value);
+}
+
 CUPYGEMM_INLINE bool has_one_bit_at_most(u32 bits) { return (bits & (bits - 1)) == 0; }
 
 // The same among `lanes` threads that follow each other, 32 or 16: the index is among these.

@@ -40,6 +40,29 @@ def test_factors_are_those_of_lapack(cp, draw, dtype):
         assert_like(lu[i], expected, factor=4000)
 
 
+@pytest.mark.parametrize("n", [15, 64])  # matrices that share a warp, and two rows in a lane
+def test_pivots_are_compared_to_the_last_bit(cp, draw, n):
+    a = general(draw, 3, n, "d")
+    a[0, :, 0] = 1 + np.arange(n) * 2.0**-50
+    a[1, :, 0] = (-1.0) ** np.arange(n)  # the first of equal ones
+    lu, pivots = linalg.lu_factor(cp.asarray(a))
+    assert pivots[:2, 0].get().tolist() == [n - 1, 0]
+    for i in range(len(a)):
+        expected, order = scipy.linalg.lu_factor(a[i])
+        assert (pivots[i].get() == order).all()
+        assert_like(lu[i], expected, factor=4000)
+
+
+@pytest.mark.parametrize("dtype", swept("fd"))
+def test_an_infinite_pivot_divides_to_zeros(cp, dtype):
+    a = np.diag([2, np.inf, 3]).astype(dtype)
+    lu, pivots = linalg.lu_factor(cp.asarray(a), check_finite=False)
+    assert (lu.get() == a).all()
+    assert pivots.get().tolist() == [0, 1, 2]
+    assert_like(linalg.inv(cp.asarray(a)), np.linalg.inv(a))
+    assert linalg.solve(cp.asarray(a), cp.asarray(a[2])).get().tolist() == [0, 0, 1]
+
+
 @pytest.mark.parametrize("dtype", swept("fD"))
 @pytest.mark.parametrize("columns", [pytest.param(1, marks=pytest.mark.sweep), 3])
 def test_systems(cp, draw, dtype, columns):

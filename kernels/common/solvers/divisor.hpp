@@ -1,6 +1,6 @@
 // Quotients with one divisor, by its inverse. A divisor whose inverse may overflow or vanish is
 // scaled by a power of two, as are the numbers that it divides; only quotients that overflow or
-// vanish do so then, too.
+// vanish do so then, too. Quotients of finite numbers and an infinity are zeros.
 #pragma once
 
 #include "common/solvers/scalar.hpp"
@@ -15,12 +15,16 @@ struct Divisor {
     S over;
 
     CUPYGEMM_INLINE explicit Divisor(S x) {
-        constexpr R least = Config::smallest_invertible;
+        // The larger part of a complex number may be half of its magnitude.
+        constexpr u32 exponents = sizeof(R) == 4 ? 1 << 8 : 1 << 11;
         const R size = magnitude(x);
-        scale = size < least             ? 1 / static_cast<R>(Config::tolerance)
-                : size > 1 / (4 * least) ? static_cast<R>(Config::tolerance)
-                                         : 1;
+        const u32 exponent = high_word(bits_of(size)) / ((1u << 31) / exponents);
+        scale = exponent < 2                ? 1 / static_cast<R>(Config::tolerance)
+                : exponent >= exponents - 5 ? static_cast<R>(Config::tolerance)
+                                            : 1;
         over = inverse(times(x, scale));
+        compute_now(over); // and not in a branch
+        over = size == infinity(R{}) ? S{} : over;
     }
     CUPYGEMM_INLINE S under(S x) const { return times(times(x, scale), over); }
 };

@@ -97,7 +97,7 @@ struct Pivots {
 // Whether to multiply by the inverse of a pivot of some magnitude. The inverse of a smaller number
 // may overflow, and that of a larger one vanish.
 CUPYGEMM_INLINE bool by_inverse(W magnitude) {
-    constexpr R least = Config::smallest_invertible;
+    constexpr R least = 2 * Config::smallest_invertible; // of a complex number, a part is larger
     return magnitude >= bits_of(least) && magnitude <= bits_of(1 / (4 * least));
 }
 

@@ -30,6 +30,10 @@ template <class S> using Word = typename Parts<S>::Word;
 
 CUPYGEMM_INLINE u32 bits_of(float x) { return f32_bits(x); }
 CUPYGEMM_INLINE u64 bits_of(double x) { return f64_bits(x); }
+
+// The first 32 bits of a word.
+CUPYGEMM_INLINE u32 high_word(u32 word) { return word; }
+CUPYGEMM_INLINE u32 high_word(u64 word) { return static_cast<u32>(word >> 32); }
 CUPYGEMM_INLINE float real_of_bits(u32 bits) { return float_of_bits(bits); }
 CUPYGEMM_INLINE double real_of_bits(u64 bits) { return double_of_bits(bits); }
 
@@ -149,6 +153,10 @@ template <class S> CUPYGEMM_INLINE S with_parts(Real<S> x) {
 
 CUPYGEMM_INLINE float absolute(float x) { return x < 0 ? -x : x; }
 CUPYGEMM_INLINE double absolute(double x) { return x < 0 ? -x : x; }
+// The same by the sign's bit, which takes fewer instructions that follow one another.
+template <class R> CUPYGEMM_INLINE R without_sign(R x) {
+    return real_of_bits(bits_of(x) & (~static_cast<Word<R>>(0) >> 1));
+}
 
 CUPYGEMM_INLINE float infinity(float) { return float_of_bits(0x7f800000u); }
 CUPYGEMM_INLINE double infinity(double) { return double_of_bits(0x7ff0000000000000ull); }
@@ -156,9 +164,9 @@ CUPYGEMM_INLINE double infinity(double) { return double_of_bits(0x7ff00000000000
 // |re| + |im|, by which LAPACK compares pivots.
 template <class S> CUPYGEMM_INLINE Real<S> magnitude(S x) {
     if constexpr (Parts<S>::words == 1)
-        return absolute(x);
+        return without_sign(x);
     else
-        return absolute(x.re) + absolute(x.im);
+        return without_sign(x.re) + without_sign(x.im);
 }
 
 // A number of that magnitude, with any sign.
@@ -182,9 +190,14 @@ template <class R> CUPYGEMM_INLINE Complex<R> divided(Complex<R> x, Complex<R> y
     return {re, by_re ? im : -im};
 }
 
-// One over a number whose inverse is normal, rounded once or twice.
+// One over a number, by Smith's method with inverses of real numbers. That of its larger part is
+// normal, and so is its own.
 template <class R> CUPYGEMM_INLINE Complex<R> inverse(Complex<R> x) {
-    return divided(Complex<R>{1, 0}, x);
+    const bool by_re = without_sign(x.re) >= without_sign(x.im);
+    const R large = by_re ? x.re : x.im, small = by_re ? x.im : x.re;
+    const R ratio = small * inverse(large), first = inverse(fma_of(small, ratio, large));
+    const R second = ratio * first;
+    return by_re ? Complex<R>{first, -second} : Complex<R>{second, -first};
 }
 
 // Solve L x = b in registers: element(i, j) returns an element of L, for i > j, and divide(x, j)

@@ -32,6 +32,7 @@ struct Shared {
     Panel panels[2];
     alignas(16) Block taken[groups];
     Pivot pivots[height];
+    Positions positions[2];
     i32 failed;
 };
 
@@ -88,7 +89,7 @@ CUPYGEMM_INLINE void factor(const Place &at, Elements &mine, u32 n, Shared &shar
         const u32 owner = first / width, steps = minimum(width, n - first);
         Panel &panel = shared.panels[owner % 2];
         Pivot(&found)[width] = *reinterpret_cast<Pivot(*)[width]>(shared.pivots + first);
-        factor_panel(at, mine, n, owner, steps, panel, found, shared.failed);
+        factor_panel(at, mine, n, owner, panel, found, shared.positions[owner % 2], shared.failed);
         if (at.group > owner)
             update<width>(at, mine, steps, panel, found);
     }
@@ -240,6 +241,7 @@ cupygemm_small_inverse(const cupygemm::SmallInverseArgs args) {
     Elements mine;
     at.load<width>(reinterpret_cast<const S *>(args.a) + static_cast<i64>(at.matrix) * n * n, n, n,
                    at.first, n, mine.value);
+    mine.pad(at, n);
 #pragma unroll
     for (u32 i = 0; i < rows; ++i)
         mine.position[i] = at.row(i);

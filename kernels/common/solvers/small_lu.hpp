@@ -35,6 +35,7 @@ struct Shared {
     Panel panels[2];
     S corner[width][width]; // the part of U that belongs to group 0, by column
     Pivot pivots[2][width];
+    Positions positions[2];
     i32 failed;
 };
 
@@ -63,7 +64,7 @@ CUPYGEMM_INLINE void factor(const SmallLuArgs &args, Shared &shared, const Place
         const u32 owner = first / width, steps = minimum(width, n - first);
         Panel &panel = shared.panels[owner % 2];
         Pivot(&found)[width] = shared.pivots[owner % 2];
-        factor_panel(at, mine, n, owner, steps, panel, found, shared.failed);
+        factor_panel(at, mine, n, owner, panel, found, shared.positions[owner % 2], shared.failed);
         if (!solves && at.group == owner && at.inside && at.lane < steps)
             pivots[first + at.lane] = static_cast<i32>(found[at.lane].position);
         if (has_right_sides && owner == 0)
@@ -168,6 +169,7 @@ cupygemm_small_lu(const cupygemm::SmallLuArgs args) {
     Elements mine;
     at.load<width>(reinterpret_cast<const S *>(args.a) + at.matrix * args.a_next, args.a_row, n,
                    at.first, n, mine.value);
+    mine.pad(at, n);
 #pragma unroll
     for (u32 i = 0; i < rows; ++i)
         mine.position[i] = at.row(i);

@@ -11,10 +11,31 @@ namespace cupygemm {
 struct Pivot {
     u32 row, position; // before it is swapped
 };
+using Positions = u32[height]; // of all rows
 
 struct Elements {
     S value[rows][width];
     u32 position[rows];
+
+    // The bits of an element's magnitude, which are ordered as the numbers are.
+    CUPYGEMM_INLINE W rank(u32 r, u32 k) const {
+        return bits_of(magnitude(value[r][k])) & (~static_cast<W>(0) >> 1);
+    }
+
+    // Whether a row may have the pivot of column j, if there are `end` rows.
+    CUPYGEMM_INLINE bool competes(u32 r, u32 j, u32 end) const { return position[r] - j < end - j; }
+
+    // Let columns and rows behind n be those of the identity: a group factors all columns alike.
+    CUPYGEMM_INLINE void pad(const Place &at, u32 n) {
+        if (at.first + width <= n)
+            return;
+#pragma unroll
+        for (u32 i = 0; i < rows; ++i)
+#pragma unroll
+            for (u32 k = 0; k < width; ++k)
+                if (at.row(i) >= n && at.row(i) == at.first + k)
+                    value[i][k] = of_real<S>(1);
+    }
 
     CUPYGEMM_INLINE void swap(const Place &at, Pivot pivot, u32 j) {
 #pragma unroll
@@ -25,28 +46,64 @@ struct Elements {
     }
 };
 
-// The best candidate of a lane for the pivot of a column, before the lanes compare theirs. Its
-// inverse is computed and its row is chosen meanwhile.
-struct Candidate {
-    W rank = 0;
-    u32 i = 0, position = ~0u; // of its row
-    S row[width];              // from the column on
-    R scale;                   // of its divisor; 0 if it is zero
-    S over;
+// Which lane, and which of its rows, has the pivot of column j, if there are `end` rows.
+//
+// The first 32 bits of magnitudes decide nearly always. They are compared with few predicates, each
+// of which takes longer than arithmetic.
+struct Leader {
+    u32 i, lane; // i: of each lane's own largest element
 
-    CUPYGEMM_INLINE Candidate(const Elements &mine, u32 k, u32 j, u32 n) {
+    CUPYGEMM_INLINE Leader(const Elements &mine, u32 k, u32 j, u32 end) {
+        u32 each[rows], high = 0;
 #pragma unroll
         for (u32 r = 0; r < rows; ++r) {
-            const W other = bits_of(magnitude(mine.value[r][k])) & (~static_cast<W>(0) >> 1);
-            const u32 where = mine.position[r];
-            const bool is_candidate = where >= j && where < n;
-            const bool wins = other > rank || (other == rank && where < position);
-            if (is_candidate && wins) {
+            each[r] = mine.competes(r, j, end) ? high_word(mine.rank(r, k)) : 0;
+            high = each[r] > high ? each[r] : high;
+        }
+        bool is_found = false, is_tied = false;
+#pragma unroll
+        for (u32 r = rows; r-- > 0;) {
+            const bool is_largest = each[r] == high;
+            is_tied |= is_found && is_largest;
+            is_found |= is_largest;
+            i = r + 1 == rows || is_largest ? r : i;
+        }
+        const bool leads = high == maximum_of<lanes>(high);
+        const u32 leaders = ballot_of_32(leads), tied = ballot_of_32(leads && is_tied);
+        const bool is_decided = tied == 0 && has_one_bit_at_most(leaders & (~0u >> (32 - lanes))) &&
+                                (lanes == 32 || has_one_bit_at_most(leaders >> 16));
+        lane = first_bit(lanes == 32 ? leaders : leaders >> (local_thread() & 16));
+        if (__builtin_expect(!is_decided, 0)) // for all lanes, also those of another matrix
+            compare_all_bits(mine, k, j, end);
+    }
+
+private:
+    // Among equal magnitudes, the first position wins, as in LAPACK.
+    CUPYGEMM_INLINE void compare_all_bits(const Elements &mine, u32 k, u32 j, u32 end) {
+        W rank = 0;
+        u32 position = ~0u;
+#pragma unroll
+        for (u32 r = 0; r < rows; ++r) {
+            const W other = mine.rank(r, k);
+            const u32 at = mine.position[r];
+            if (mine.competes(r, j, end) && (other > rank || (other == rank && at < position))) {
                 rank = other;
-                position = where;
+                position = at;
                 i = r;
             }
         }
+        lane = largest_of<lanes>(rank, position);
+    }
+};
+
+// The row of each lane's largest element, and by what it would divide as the pivot.
+struct Candidate {
+    u32 i;        // of its row
+    S row[width]; // from the column on
+    R scale;      // of its divisor; 0 if it is zero
+    S over;
+
+    CUPYGEMM_INLINE Candidate(const Elements &mine, u32 k, u32 which) : i(which) {
 #pragma unroll
         for (u32 c = 0; c < width; ++c)
             if (c >= k) {
@@ -58,9 +115,8 @@ struct Candidate {
                     row[c] = i == r ? other : row[c];
                 }
             }
-        const bool zero = magnitude(row[k]) == 0;
-        const Divisor divisor(zero ? with_parts<S>(1) : row[k]); // 0 / 1 would take a slow branch
-        scale = zero ? 0 : divisor.scale;
+        const Divisor divisor(row[k]);
+        scale = magnitude(row[k]) == 0 ? 0 : divisor.scale;
         over = divisor.over;
     }
 };
@@ -68,21 +124,27 @@ struct Candidate {
 // Factor column k of a group. Returns 1 + the column of the matrix if it has no pivot, or 0.
 CUPYGEMM_INLINE i32 factor_column(const Place &at, Elements &mine, u32 k, u32 n,
                                   S (&multipliers)[height], Pivot &found) {
-    const u32 j = at.first + k;
-    const Candidate own(mine, k, j, n);
-    const u32 leader = largest_of<lanes>(own.rank, own.position);
-    const R scale = from_lane_of<lanes>(own.scale, leader);
-    const S over = from_lane_of<lanes>(own.over, leader);
-    const Pivot pivot = {leader + lanes * word_from_lane_of<lanes>(own.i, leader),
-                         word_from_lane_of<lanes>(own.position, leader)};
+    const u32 j = at.first + k, end = j < n ? n : height; // the rows that pad have their columns
+    const Leader leader(mine, k, j, end);
+    const Candidate own(mine, k, leader.i);
+    const R scale = from_lane_of<lanes>(own.scale, leader.lane);
+    const S over = from_lane_of<lanes>(own.over, leader.lane);
+    const bool is_zero = high_word(bits_of(scale)) == 0;
+    u32 position = mine.position[0];
+#pragma unroll
+    for (u32 r = 1; r < rows; ++r)
+        position = own.i == r ? mine.position[r] : position;
+    const Pivot pivot = {leader.lane + lanes * word_from_lane_of<lanes>(own.i, leader.lane),
+                         word_from_lane_of<lanes>(position, leader.lane)};
     mine.swap(at, pivot, j);
     S factor[rows];
 #pragma unroll
     for (u32 i = 0; i < rows; ++i) {
         S &element = mine.value[i][k];
-        factor[i] = S{};
-        if (mine.position[i] > j && scale != 0)
-            element = factor[i] = times(times(element, scale), over);
+        const S quotient = times(times(element, scale), over);
+        const bool is_below = mine.position[i] > j && !is_zero;
+        factor[i] = is_below ? quotient : S{};
+        element = is_below ? quotient : element;
         multipliers[at.row(i)] = factor[i];
     }
     if (at.lane == 0)
@@ -90,12 +152,12 @@ CUPYGEMM_INLINE i32 factor_column(const Place &at, Elements &mine, u32 k, u32 n,
 #pragma unroll
     for (u32 c = 1; c < width; ++c)
         if (c > k) {
-            const S across = from_lane_of<lanes>(own.row[c], leader);
+            const S across = from_lane_of<lanes>(own.row[c], leader.lane);
 #pragma unroll
             for (u32 i = 0; i < rows; ++i)
                 mine.value[i][c] = minus_product(mine.value[i][c], factor[i], across);
         }
-    return scale == 0 ? static_cast<i32>(j) + 1 : 0;
+    return is_zero ? static_cast<i32>(j) + 1 : 0;
 }
 
 // Factor the columns of a group, as its threads do. Returns 1 + the first without a pivot, or 0.
@@ -103,29 +165,30 @@ CUPYGEMM_INLINE i32 factor_columns(const Place &at, Elements &mine, u32 n, Panel
                                    Pivot (&pivots)[width]) {
     i32 failed = 0;
 #pragma unroll
-    for (u32 k = 0; k < width; ++k)
-        if (at.first + k < n) {
-            const i32 found = factor_column(at, mine, k, n, panel[k], pivots[k]);
-            failed = failed == 0 ? found : failed;
-        }
+    for (u32 k = 0; k < width; ++k) {
+        const i32 found = factor_column(at, mine, k, n, panel[k], pivots[k]);
+        failed = failed == 0 ? found : failed;
+    }
     return failed;
 }
 
-// Let a group factor its columns, of which `steps` are of the matrix, and the others follow its
-// swaps. Then the multipliers are in `panel`, which nothing reads any more before. `failed` is that
-// of the matrix.
-CUPYGEMM_INLINE void factor_panel(const Place &at, Elements &mine, u32 n, u32 owner, u32 steps,
-                                  Panel &panel, Pivot (&pivots)[width], i32 &failed) {
+// Let a group factor its columns, and the others follow its swaps. Then the multipliers are in
+// `panel` and all rows' positions in `positions`, which nothing reads any more before. `failed` is
+// that of the matrix.
+CUPYGEMM_INLINE void factor_panel(const Place &at, Elements &mine, u32 n, u32 owner, Panel &panel,
+                                  Pivot (&pivots)[width], Positions &positions, i32 &failed) {
     if (at.group == owner) {
         const i32 found = factor_columns(at, mine, n, panel, pivots);
         if (at.lane == 0 && found != 0 && failed == 0)
             failed = found;
+#pragma unroll
+        for (u32 i = 0; i < rows; ++i)
+            positions[at.row(i)] = mine.position[i];
     }
     workgroup_barrier(); // the multipliers are in shared memory, and the last ones were used
-    if (at.group != owner)
-#pragma unroll 1
-        for (u32 k = 0; k < steps; ++k)
-            mine.swap(at, pivots[k], owner * width + k);
+#pragma unroll
+    for (u32 i = 0; i < rows; ++i)
+        mine.position[i] = positions[at.row(i)];
 }
 
 // Update `count` columns of a group behind one that has been factored.
