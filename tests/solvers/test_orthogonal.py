@@ -24,6 +24,14 @@ def test_qr(cp, draw, dtype, m, n, mode):
         assert_like(one, other)
 
 
+@pytest.mark.parametrize("shape", [(3, 3), (600, 40)])  # the latter by products of columns
+def test_signs_below_a_zero_are_lapacks(cp, draw, shape):
+    a = draw(shape)
+    a[0, 0] = 0
+    for one, other in zip(linalg.qr(cp.asarray(a)), np.linalg.qr(a), strict=True):
+        assert_like(one, other, factor=2000)
+
+
 @pytest.mark.one_in(13)
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize(("m", "n"), [(45, 40), (40, 50), (70, 18)])

@@ -86,7 +86,7 @@ CUPYGEMM_INLINE Reflection reflection(S alpha, R below) {
     if (below == 0 && im == 0)
         return {re, S{}, S{}};
     const R norm = square_root(re * re + (im * im + below));
-    const R beta = re > 0 ? -norm : norm;
+    const R beta = re >= 0 ? -norm : norm;
     const S shifted = plus(alpha, of_real<S>(-beta));
     return {beta, divided(negated(shifted), beta), divided(of_real<S>(1), shifted)};
 }

@@ -304,7 +304,7 @@ private:
 #pragma unroll
             for (u32 j = 0; j < chunk; ++j) {
                 const u32 k = base + j;
-                const S pivot = from_lane(y[j], k), sign = pivot > 0 ? -1 : 1;
+                const S pivot = from_lane(y[j], k), sign = pivot >= 0 ? -1 : 1;
                 is_fine &= absolute(pivot) <= static_cast<S>(1 - 0x1p-10);
                 const S shifted = pivot - sign, inverse_of_u = inverse(shifted);
                 if (lane == k) {

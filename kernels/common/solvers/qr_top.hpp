@@ -142,7 +142,7 @@ template <u32 top = 0> CUPYGEMM_INLINE bool factor_columns(Mine &mine, Shared &s
     for (u32 k = 0; k < width; ++k) {
         const bool at = mine.lane == diagonal + k;
         const S before = from_lane(mine.value[top][k], diagonal + k), r = of_r[k][k];
-        const S sign = before > 0 ? -1 : 1;
+        const S sign = before >= 0 ? -1 : 1;
         // A pivot this close to the norm of its column has nearly nothing below it.
         is_fine &= absolute(before) <= r * static_cast<S>(1 - 0x1p-10);
         const S over = inverse(before - sign * r);
