@@ -70,8 +70,10 @@ def square_matrices(function: str, a: Any, *, narrow: bool = False) -> tuple[Arr
     Parameters and errors are those of `require_square` and `factored_dtype`.
     """
     a = as_array(function, "a", a)
-    require_square(function, "a", a)
-    return a, factored_dtype(function, a, narrow=narrow)
+    shape = a.shape
+    if len(shape) < 2 or shape[-1] != shape[-2]:
+        require_square(function, "a", a)
+    return a, _factored_dtype(function, a.dtype, narrow=narrow)
 
 
 def real_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:

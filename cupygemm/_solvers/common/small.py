@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from cupygemm._backends.device import current_device
 from cupygemm._backends.kernel_kind import KernelKind, Launch
 from cupygemm._request.arrays import Array
 from cupygemm._solvers.common import blocks, tiles
@@ -63,9 +64,9 @@ class Shape:
         """Return the threads of a workgroup."""
         return self.lanes * self.groups * self.matrices
 
-    def load(self, kind: KernelKind, dtype: np.dtype[Any], **config: int) -> Launch:
-        """Return a kernel for matrices of this shape."""
-        return load(kind, dtype, self.threads, rows=self.rows, groups=self.groups, **config)
+    def grid(self, batches: int) -> tuple[int, int]:
+        """Return the grid of a launch for that many matrices."""
+        return -(-batches // self.matrices), 1
 
 
 @functools.cache
@@ -73,6 +74,25 @@ def shape_of(n: int) -> Shape:
     """Return how a workgroup divides matrices of `n` rows."""
     groups, lanes = -(-n // _WIDTH), _lanes_of(n)
     return Shape(-(-n // lanes), groups, lanes, max(_THREADS // (lanes * groups), 1))
+
+
+def _kernel(
+    kind: KernelKind, n: int, dtype: np.dtype[Any], right_sides: int | None = None
+) -> tuple[Launch, Shape]:
+    """Return a kernel for matrices of `n` rows, loaded on the current device, and their shape."""
+    return _kernel_of_device(current_device(), kind, n, dtype.char, right_sides)
+
+
+@functools.lru_cache(maxsize=1024)
+def _kernel_of_device(
+    _: int, kind: KernelKind, n: int, char: str, right_sides: int | None
+) -> tuple[Launch, Shape]:
+    """Do as `_kernel`. This is sooner than `load`, which looks a kernel up by all its constants."""
+    shape = shape_of(n)
+    config = {"rows": shape.rows, "groups": shape.groups}
+    if right_sides is not None:
+        config["right_sides"] = right_sides
+    return load(kind, np.dtype(char), shape.threads, **config), shape
 
 
 def _lanes_of(n: int) -> int:
@@ -133,9 +153,8 @@ def inverse(a: Array, dtype: np.dtype[Any]) -> tuple[Array, Info]:
     n = a.shape[-1]
     a, x, batches = _with_results(a, dtype)
     starts = a.data.ptr, x.data.ptr
-    shape = shape_of(n)
-    launch = shape.load(SMALL_INVERSE, dtype)
-    grid = -(-batches // shape.matrices), 1
+    launch, shape = _kernel(SMALL_INVERSE, n, dtype)
+    grid = shape.grid(batches)
     return x, reported(batches, lambda info: launch(grid, *starts, info, n, batches))
 
 
@@ -151,11 +170,17 @@ def _size(n: int) -> int:
     return next(size for size in _SIZES if size >= n)
 
 
+@functools.lru_cache(maxsize=1024)
+def _kernel_of_systems(_: int, n: int, char: str, columns: int) -> Launch:
+    """Return the kernel that solves systems of `n` rows, loaded on the current device."""
+    return load(SMALL_SYSTEM, np.dtype(char), _THREADS, size=_size(n), columns=columns)
+
+
 def _launch_system(
     n: int, dtype: np.dtype[Any], starts: tuple[int, int, int], extents: tuple[int, int], most: int
 ) -> Info:
     columns, batches = extents
-    launch = load(SMALL_SYSTEM, dtype, _THREADS, size=_size(n), columns=most)
+    launch = _kernel_of_systems(current_device(), n, dtype.char, most)
     grid = -(-batches // (_THREADS // _lanes_of(n))), 1
     return reported(batches, lambda info: launch(grid, *starts, info, n, columns, batches, 0))
 
@@ -208,11 +233,9 @@ def _launch_lu(
     extents: tuple[int, int],
     right_sides: int,
 ) -> None:
-    shape = shape_of(n)
     columns, batches = extents
-    launch = shape.load(SMALL_LU, dtype, right_sides=right_sides)
-    grid = -(-batches // shape.matrices), 1
-    launch(grid, *a, *lu, *addresses, n, columns, batches, 0)
+    launch, shape = _kernel(SMALL_LU, n, dtype, right_sides)
+    launch(shape.grid(batches), *a, *lu, *addresses, n, columns, batches, 0)
 
 
 def factor_cholesky(a: Array, dtype: np.dtype[Any]) -> tuple[Array, Info]:
@@ -253,6 +276,5 @@ def _launch_cholesky(
     if tiles.factors_whole(n, dtype):
         tiles.factor_whole(n, dtype, a, factors, info, batches)
         return
-    shape = shape_of(n)
-    launch = shape.load(SMALL_CHOLESKY, dtype)
-    launch((-(-batches // shape.matrices), 1), *a, *factors, info, n, batches)
+    launch, shape = _kernel(SMALL_CHOLESKY, n, dtype)
+    launch(shape.grid(batches), *a, *factors, info, n, batches)
