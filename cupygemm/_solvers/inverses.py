@@ -47,8 +47,8 @@ def inv(a: Any, *, stream: Any = None) -> Array:
 
     Notes
     -----
-    A single real matrix of 512 rows or more is inverted by a graph from the second call with its
-    shape in a thread on, as by `solve`.
+    A single real matrix of 512 rows or more, and a stack of real matrices of more than 128, is
+    inverted by a graph from the second call with its shape in a thread on, as by `solve`.
     """
     import cupy
 

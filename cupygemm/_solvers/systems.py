@@ -166,8 +166,8 @@ def solve(
     The matrix is factored with partial pivoting, and the right-hand sides take part in the
     factorisation as further columns. The call waits for the device once, to learn whether a matrix
     is singular. While a graph is recorded it neither waits nor raises. A single real matrix of 512
-    rows or more is solved by a graph from the second call with its shape in a thread on, which
-    takes the host hardly any time.
+    rows or more, and a stack of real matrices of more than 128, is solved by a graph from the
+    second call with its shape in a thread on, which takes the host hardly any time.
 
     With a `precision`, the call waits once after the first solution and once after each cycle of
     GMRES, of up to 16 iterations. Well-conditioned matrices take one or two cycles. After 50

@@ -70,6 +70,19 @@ def test_repeated_refinements(cp, draw, cases, monkeypatch):
     assert case.graphs
 
 
+def test_stacks_that_no_workgroup_factors_whole(cp, draw, cases, monkeypatch):
+    monkeypatch.setattr(blocks, "LIMITS", replace(blocks.LIMITS, whole=16))
+    for _ in range(3):
+        a, b = draw((2, 40, 40)), draw((2, 40, 1))
+        x = linalg.solve(cp.asarray(a), cp.asarray(b))
+        assert_like(x, np.linalg.solve(a, b), factor=20000)
+    (case,) = cases.values()
+    assert case.graphs
+    a[1, :, 7] = 0
+    with pytest.raises(np.linalg.LinAlgError, match="number 1 of the stack"):
+        linalg.solve(cp.asarray(a), cp.asarray(b))
+
+
 def test_a_graph_is_for_one_address(cp, draw, cases):
     a = cp.asarray(draw((40, 32)))
     expected = np.linalg.qr(a.get())[1]

@@ -139,7 +139,7 @@ class _OfThread(threading.local):
 _of_thread = _OfThread()
 
 
-def is_host_bound(shape: tuple[int, int, int], most: int) -> bool:
+def is_host_bound(shape: tuple[int, int, int], most: int, least_of_stack: int = 0) -> bool:
     """Tell whether the host takes longer to launch a factorisation than the device to compute it.
 
     Parameters
@@ -148,10 +148,13 @@ def is_host_bound(shape: tuple[int, int, int], most: int) -> bool:
         Matrices, rows and columns.
     most : int
         The most elements, from `blocks.LIMITS`.
+    least_of_stack : int
+        The fewest rows and columns of the matrices of a stack; zero if a stack is not host-bound.
     """
     batches, rows, columns = shape
-    is_long = min(rows, columns) >= blocks.LIMITS.recorded
-    return batches == 1 and is_long and rows * columns <= most
+    least = blocks.LIMITS.recorded if batches == 1 else least_of_stack
+    is_long = 0 < least <= min(rows, columns)
+    return is_long and batches * rows * columns <= most
 
 
 def repeatable(

@@ -117,7 +117,8 @@ def repeated(
     use : callable
         Makes what is returned of the result, in memory of its own.
     """
-    is_small = is_host_bound(shape, blocks.LIMITS.most_recorded_of_lu)
+    limits = blocks.LIMITS
+    is_small = is_host_bound(shape, limits.most_recorded_of_lu, limits.whole + 1)
     pays = is_small and adds_in_place(dtype, usual(dtype))
     prepare = functools.partial(empty, *shape, dtype)
     return repeatable(("lu", key, shape, dtype), prepare, fill, work, use, pays=pays)
