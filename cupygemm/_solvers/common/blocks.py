@@ -136,9 +136,9 @@ class Limits:
     ahead_of_qr: int = 1024
     paired: int = 4096
     formed_beside: int = 4096
-    beside_qr: int = 160_000_000
+    beside_qr: int = 120_000_000
     reflected: int = 1024
-    reflected_of_float64: int = 512
+    reflected_of_float64: int = 768
     strip: int = 1024
     wide_float32: int = 512
     recorded: int = 512
