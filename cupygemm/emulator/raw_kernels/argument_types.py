@@ -29,8 +29,17 @@ CHECK = "argument_types"
 _POINTER = 8
 _NULL_PAGE = 4096
 _ANY_BYTES = {"u1", "i1"}  # dtypes of what may be a buffer of anything
-_SAME = {"bf16": {"u2", "i2", "bfloat16"}, "f2": {"u2", "i2"}, "f4": {"c8"}, "f8": {"c16"},
-         "c8": {"f4"}, "c16": {"f8"}}  # fmt: skip
+_NARROW = {"f2", "bfloat16"}
+_SAME = {  # what may be passed beside a parameter's own dtype: the same bits
+    "bf16": {"u2", "i2", "bfloat16"},
+    "f2": {"u2", "i2"},
+    "u2": _NARROW,
+    "i2": _NARROW,
+    "f4": {"c8"},
+    "f8": {"c16"},
+    "c8": {"f4"},
+    "c16": {"f8"},
+}
 
 
 @dataclass(frozen=True)

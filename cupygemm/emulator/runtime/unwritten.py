@@ -182,7 +182,9 @@ def _stores(
     if not leaves or len(leaves) > _LARGEST:
         return
     prefix = f"%cupygemm.{number}"
-    yield f'  {prefix} = call i32 asm "{MARKER}", "=v"() nounwind memory(none){place}'
+    # The compiler merges markers of one text, and the first would stand for all variables.
+    text = f"{MARKER} ; {number}"
+    yield f'  {prefix} = call i32 asm "{text}", "=v"() nounwind memory(none){place}'
     values: dict[str, str] = {}
     for position, (leaf, path) in enumerate(leaves):
         if leaf not in values:

@@ -68,6 +68,14 @@ KERNEL sets_half_a_structure(const float* x, float* y, int n) {
     best.value = x[T];
     y[T] = best.value + best.index;  // used
 }
+KERNEL sets_the_first_structure(const float* x, float* y, int n) {
+    Pair first = {x[T], 1};
+    Fragment<4> second;  // declared
+    for (int k = 0; k < 4; k++)
+        for (int i = 0; i < 4; i++)
+            second.v[i] += x[T + k];
+    y[T] = first.value + first.index + second.v[0];  // used
+}
 KERNEL sets_seven_of_a_vector(const float* x, float* y, int n) {
     half8_ v;  // declared
     for (int i = 0; i < 7; i++)

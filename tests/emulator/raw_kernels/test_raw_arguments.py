@@ -8,6 +8,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -230,6 +231,17 @@ def test_types_that_take_anything_are_left_alone(module: Any, emulated_cp: Modul
     assert findings(kernel, a, a, a, 4, np.uint16(1), 1.5, a) == ("", "")
     assert "(count)" in findings(kernel, a, a, a, 4.5, np.uint16(1), 1.5, a)[0]
     assert "(bits)" in findings(kernel, a, a, a, 4, np.float16(1), 1.5, a)[1]  # may be meant
+
+
+def test_the_bits_of_narrow_floats_may_be_read(emulated_cp: ModuleType) -> None:
+    code = 'extern "C" __global__ void copies(const unsigned short* x, short* y) { y[0] = x[0]; }'
+    kernel = emulated_cp.RawKernel(code, "copies")
+    for dtype in (ml_dtypes.bfloat16, np.float16):
+        x = emulated_cp.ones(64, dtype)
+        y = emulated_cp.zeros(64, dtype)
+        assert findings(kernel, x, y) == ("", "")
+        assert y[0] == 1
+    assert "pass an array of uint16" in findings(kernel, x.astype("f4"), y)[1]
 
 
 @pytest.mark.parametrize(
