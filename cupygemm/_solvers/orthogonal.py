@@ -148,7 +148,8 @@ def lstsq(
         Right-hand sides, (m,) or (m, k).
     rcond : float, optional
         Singular values of at most `rcond` times the largest count as zeros. By default the type's
-        machine precision times the larger of m and n; if negative, machine precision.
+        machine precision times the larger of m and n; if negative, LAPACK's machine precision,
+        which is the unit roundoff, half of NumPy's ``eps``.
     stream : cupy.cuda.Stream, optional
         As for `cupygemm.matmul`.
 
@@ -218,7 +219,7 @@ def _minimum(a: Array, b: Array, rcond: Any) -> tuple[Array, Array, Array]:
     """Return the solution, the singular values (1, k) and the largest that counts as zero."""
     (m, n), dtype = a.shape, a.dtype
     epsilon = float(np.finfo(dtype).eps)
-    relative = epsilon * max(m, n) if rcond is None else epsilon if rcond < 0 else rcond
+    relative = epsilon * max(m, n) if rcond is None else epsilon / 2 if rcond < 0 else rcond
     if m >= n:
         values = decompose(a[None])
         smallest = values.s[:, :1] * relative

@@ -38,8 +38,10 @@ def _lstsq(a: Array, b: Array, rcond: float | None = None) -> tuple[Array, Array
     """Return what CuPy's function does: the rank is an array, and some cut-offs mean precision."""
     import cupy
 
-    outside = rcond is not None and (rcond <= 0 or rcond >= 1)
-    x, residuals, rank, s = orthogonal.lstsq(a, b, -1 if outside else rcond)
+    if rcond is not None and (rcond <= 0 or rcond >= 1):
+        dtype = cupy.result_type(a, b)
+        rcond = float(cupy.finfo(dtype if dtype.kind in "fc" else "float64").eps)
+    x, residuals, rank, s = orthogonal.lstsq(a, b, rcond)
     return x, residuals, cupy.asarray(rank, "int32"), s
 
 

@@ -101,6 +101,10 @@ def test_a_negative_cutoff_is_machine_precision(cp):
         x, _, rank, _ = linalg.lstsq(cp.asarray(a), cp.ones(3), cutoff)
         assert rank == 2
     np.testing.assert_allclose(x.get(), [1, 2, 0], rtol=1e-14)
+    for factor in (0.25, 0.75):  # LAPACK's is half of NumPy's eps
+        a = np.diag([1.0, factor * 2.0**-52])
+        expected = np.linalg.lstsq(a, np.ones(2), rcond=-1)
+        assert linalg.lstsq(cp.asarray(a), cp.ones(2), -1)[2] == expected[2]
 
 
 @pytest.mark.covering
