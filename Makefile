@@ -50,7 +50,7 @@ test: ## Run the tests on the emulated device (PYTEST_ARGS="-x tests/products/te
 # Each commit draws another sample, and the same one whenever it is tested.
 test-ci: ## The same with larger samples of the long sweeps, which CI runs
 	@$(SETUP) emulator,test
-	@$(BIN)/python -m pytest -m "not sweep or drawn" --turn $$(git rev-list --count HEAD) $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -m "not sweep or drawn" --turn $$(git rev-list --count HEAD 2>/dev/null || echo 0) $(PYTEST_ARGS)
 
 test-all: ## The same with every case of the sweeps, which CI runs once a week
 	@$(SETUP) emulator,test

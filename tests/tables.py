@@ -29,7 +29,7 @@ from zlib import crc32
 
 import pytest
 
-# Of the cases that add nothing but another combination of values, CI runs one in so many.
+# CI runs one of this many cases whose values other cases show already.
 SHARES = 16
 # Unless a test is `covering`, a parameter of more values, such as the number of a row, enumerates
 # its cases.
