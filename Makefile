@@ -45,14 +45,14 @@ demo: ## Multiply CuPy arrays on the best device at hand and check the results
 
 test: ## Run the tests on the emulated device (PYTEST_ARGS="-x tests/products/test_matmul.py" chooses)
 	@$(SETUP) emulator,test
-	@$(BIN)/python -m pytest -m "not sweep" $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -m "not sweep and not slow" $(PYTEST_ARGS)
 
 # Each commit draws another sample, and the same one whenever it is tested.
-test-ci: ## The same with larger samples of the long sweeps, which CI runs
+test-ci: ## The same with slow tests and larger samples of the long sweeps, which CI runs
 	@$(SETUP) emulator,test
 	@$(BIN)/python -m pytest -m "not sweep or drawn" --turn $$(git rev-list --count HEAD 2>/dev/null || echo 0) $(PYTEST_ARGS)
 
-test-all: ## The same with every case of the sweeps, which CI runs once a week
+test-all: ## Every test, with every case of the sweeps, which CI runs once a week
 	@$(SETUP) emulator,test
 	@$(BIN)/python -m pytest $(PYTEST_ARGS)
 

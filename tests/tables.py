@@ -6,7 +6,8 @@ the broken table; the test that takes it fails with the table's own exception.
 
 Some tests run for every row of a long table, such as every configuration of a GEMM kernel, and
 each row is a kernel to compile. ``make test`` runs samples of them, ``make test-ci`` larger ones,
-which differ from commit to commit (`mark_drawn`), and ``make test-all`` all.
+which differ from commit to commit (`mark_drawn`), and ``make test-all`` all. Tests that are marked
+``slow`` are in the last two.
 
 Of the cases of a test that is marked ``covering``, the sample of ``make test`` shows each value of
 each parameter; of a record, such as a configuration, each value of each field. With
@@ -29,11 +30,8 @@ from zlib import crc32
 
 import pytest
 
-# CI runs one of this many cases whose values other cases show already.
+# CI runs one of this many cases of a sweep.
 SHARES = 16
-# Unless a test is `covering`, a parameter of more values, such as the number of a row, enumerates
-# its cases.
-MOST_VALUES = 12
 
 
 @dataclass(frozen=True)
@@ -111,11 +109,7 @@ def mark_sweeps(items: Iterable[pytest.Item]) -> None:
 
 
 def mark_drawn(items: Iterable[pytest.Item], turn: int) -> None:
-    """Mark the parts of sweeps that CI runs beside the samples of ``make test``.
-
-    Some show what a test's sample does not: other values of parameters and of fields, such as types
-    and targets, or the test itself if ``make test`` leaves all of it out. Of the others, one in
-    `SHARES` is drawn.
+    """Mark the cases of sweeps that CI runs beside ``make test``: one in `SHARES` of each test.
 
     Parameters
     ----------
@@ -124,34 +118,15 @@ def mark_drawn(items: Iterable[pytest.Item], turn: int) -> None:
     turn : int
         Which of them. `SHARES` turns in a row run all.
     """
-    tests: dict[str, list[pytest.Item]] = {}
+    met: Counter[str] = Counter()
     for item in items:
-        tests.setdefault(item.nodeid.split("[")[0], []).append(item)
-    for test, cases in tests.items():
-        swept_cases = [case for case in cases if case.get_closest_marker("sweep")]
-        if not swept_cases:
-            continue
-        shown = {case: {("test", test)} | _shown_by(case) for case in cases}
-        most = len(cases) if cases[0].get_closest_marker("covering") else MOST_VALUES
-        num_values = Counter(name for name, _ in set().union(*shown.values()))
-        sampled = set().union(*(shown[case] for case in cases if case not in swept_cases))
-        new = [
-            {value for value in shown[case] - sampled if num_values[value[0]] <= most}
-            for case in swept_cases
-        ]
-        first = cover(new)
-        others = sorted(set(range(len(swept_cases))).difference(first))
-        # Tests of one module often share the rows of a table, and what is compiled for them; tests
-        # of few cases in different modules have their turns at different times.
-        mine = (turn + crc32(test.partition("::")[0].encode())) % SHARES
-        for index in [*first, *others[mine::SHARES]]:
-            swept_cases[index].add_marker("drawn")
-
-
-def _shown_by(case: pytest.Item) -> set[Any]:
-    call, mark = getattr(case, "callspec", None), case.get_closest_marker("covering")
-    apart_from = () if mark is None else mark.kwargs.get("apart_from", ())
-    return set() if call is None else shows(call.params, apart_from=apart_from)
+        if item.get_closest_marker("sweep"):
+            test = item.nodeid.split("[")[0]
+            # Tests of one module often share the rows of a table, and what is compiled for them;
+            # tests of few cases in different modules have their turns at different times.
+            if (met[test] - turn - crc32(test.partition("::")[0].encode())) % SHARES == 0:
+                item.add_marker("drawn")
+            met[test] += 1
 
 
 def shows(

@@ -48,6 +48,7 @@ def pages_by_target() -> list[Any]:
     return [*((target, pages) for target, pages in halves if pages), *swept(*long, width=2)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("target", "pages"), pages_by_target())
 def test_examples_of_pages(target: str, pages: list[str], run_python: Callable[..., str]) -> None:
     """Pages of one target share a process, so that CuPy is imported once, but no variables.
@@ -89,6 +90,7 @@ def test_examples_of_the_readme(
         assert address.sub("0x", output) == address.sub("0x", expected)
 
 
+@pytest.mark.slow
 def test_the_example_of_the_landing_page(run_python: Callable[..., str]) -> None:
     text = (ROOT / "docs" / "index.rst").read_text()
     (block,) = re.findall(r"\.\. code-block:: python\n\n((?: .*\n|\n)+)", text)
@@ -103,6 +105,7 @@ def blocks_of(page: str, language: str) -> list[str]:
     return [textwrap.dedent(block) for block in re.findall(pattern, text)]
 
 
+@pytest.mark.slow
 def test_the_commands_that_build_a_code_object(tmp_path: Path) -> None:
     """They compile the kernel of the page above them, and the code below them launches it."""
     page = "howto/your_own_kernels.rst"
@@ -142,6 +145,7 @@ def texts_with_examples() -> list[tuple[str, str]]:
     return texts
 
 
+@pytest.mark.slow
 def test_examples_import_cupygemm_before_cupy() -> None:
     """So they run from a checkout on PYTHONPATH, too, which has no start-up file."""
     late = []
@@ -159,6 +163,7 @@ def test_the_readme_has_examples() -> None:
 MODULES = ("_products.matmul", "_products.accelerate", "_products.einsum", "_tuning.warmup")
 
 
+@pytest.mark.slow
 def test_examples_of_docstrings(run_python: Callable[..., str]) -> None:
     code = (
         "import doctest, importlib\n"

@@ -67,6 +67,7 @@ def run_outside(site: Path, code: str) -> str:
     return process.stdout.strip()
 
 
+@pytest.mark.slow
 def test_wheel_holds_every_file_of_the_package(site: Path) -> None:
     python = tracked_files("cupygemm", "cupygemm_startup")
     expected = {name for name in python if (ROOT / name).exists()}

@@ -112,6 +112,7 @@ EXPECTED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [(), ("-p", "xdist", "-n", "1")], ids=["alone", "xdist"])
 def test_tests_with_faults_fail(environment: Environment, options: tuple[str, ...]) -> None:
     process = run(environment, "--cupygemm-emulate=gfx950", *options)
@@ -123,6 +124,7 @@ def test_tests_with_faults_fail(environment: Environment, options: tuple[str, ..
     assert "argument 0 (x) points into it" in process.stdout
 
 
+@pytest.mark.slow
 def test_checks_can_be_chosen(environment: Environment) -> None:
     chosen = ("--cupygemm-emulate=gfx942", "--cupygemm-checks=bounds=warn")
     process = run(environment, *chosen, "-k", "faulty or right")
@@ -141,6 +143,7 @@ def test_without_the_option_the_plugin_imports_nothing(environment: Environment)
     assert "1 passed" in process.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("option", "message"),
     [

@@ -50,6 +50,7 @@ def wheel(installed: Installed) -> Environment:
     return installed["wheel"]
 
 
+@pytest.mark.slow
 def test_cupy_can_be_imported_first(environment: Environment) -> None:
     code = (
         "import sys\n"
@@ -68,6 +69,7 @@ def test_without_the_variable_nothing_is_imported(environment: Environment) -> N
     assert environment.output(code, CUPYGEMM_EMULATE="") == "[]"
 
 
+@pytest.mark.slow
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", ["cupyx", "cupyx.scipy.special", "cupy_backends", "cupygemm"])
 def test_any_package_of_cupy_enables_the_device(wheel: Environment, name: str) -> None:
@@ -154,6 +156,7 @@ def test_the_devices_allocator_is_installed(wheel: Environment) -> None:
     assert wheel.output(code, **HERE) == "True"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", TRIED)
 def test_uninstalling_removes_the_file(installed: Installed, way: str, tmp_path: Path) -> None:
     environment = installed[way].copy(tmp_path)

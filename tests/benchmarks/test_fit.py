@@ -258,6 +258,7 @@ def test_the_committed_samples_give_the_constants_of_cdna():
     assert new.median == pytest.approx(cdna_constants.PROVENANCE["median_error"], abs=0.01)
 
 
+@pytest.mark.slow
 def test_training_a_network_lowers_the_regret_of_wrong_models():
     """The samples are the model's own with another launch of clusters and other steps."""
     constants = hopper_constants.KERNELS

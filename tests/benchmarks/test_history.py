@@ -56,6 +56,7 @@ def test_each_kept_file_belongs_to_a_commit_and_each_commit_has_its_file():
         assert named == stored, machine.name
 
 
+@pytest.mark.slow
 def test_asv_reads_all_kept_results(tmp_path, described):
     known = {line.commit for machine in kept.machines() for line in machine.lines()}
     count = kept.expand(tmp_path, known)
@@ -136,6 +137,7 @@ def test_a_digest_ignores_comments_and_docstrings(suite, tmp_path):
     assert digests[0] == digests[1] != digests[2]
 
 
+@pytest.mark.slow
 def test_an_installed_commit_lends_no_modules_from_the_checkout(tmp_path):
     install.export("HEAD", tmp_path / "source")
     environment = install.install(tmp_path / "source", tmp_path / "environment")
@@ -314,6 +316,7 @@ def test_a_message_or_the_file_accepts_a_regression(tmp_path):
     assert regressions.accepted([], "0123", file) == []  # of another commit's results
 
 
+@pytest.mark.slow
 def test_a_seeded_regression_fails_the_comparison(suite, monkeypatch, capsys):
     """The whole way: a kernel with too few registers is compiled, run, read and compared."""
     kernels, name = suite.kernels, "computed.Computed.track_mfma_issue"

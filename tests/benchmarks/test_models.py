@@ -148,6 +148,7 @@ def test_a_sample_has_so_many_products_of_each_number_of_tokens(capsys):
     assert listed("--sample", "1000") == every
 
 
+@pytest.mark.slow
 def test_the_chart_has_a_point_for_each_product(tmp_path):
     pytest.importorskip("matplotlib")
     from benchmarks.models import chart

@@ -69,6 +69,7 @@ def test_a_program_without_faults_keeps_its_status(program: Path) -> None:
     assert process.stderr == ""
 
 
+@pytest.mark.slow
 def test_faults_that_the_program_caught_are_reported(program: Path) -> None:
     """One in its first thread, and one in another thread."""
     process = check(program, "fault", "thread", 0)
@@ -79,6 +80,7 @@ def test_faults_that_the_program_caught_are_reported(program: Path) -> None:
     assert process.stderr.endswith("2 faults and 0 warnings on the emulated gfx942\n")
 
 
+@pytest.mark.slow
 def test_streams_interleave(program: Path) -> None:
     process = check("--stream-order", 0, program, "fault", 0, CUPYGEMM_EMULATE="gfx942")
     assert process.returncode == 1
@@ -86,6 +88,7 @@ def test_streams_interleave(program: Path) -> None:
     assert process.stderr.count(f"kernel k was submitted at {program}:") == 1
 
 
+@pytest.mark.slow
 def test_checks_can_be_warnings(program: Path) -> None:
     process = check("--warn", "bounds", "--off", "races", "--target", "gfx950", program, "fault", 3)
     assert process.returncode == 3
@@ -94,6 +97,7 @@ def test_checks_can_be_warnings(program: Path) -> None:
     assert process.stderr.endswith("0 faults and 1 warning on the emulated gfx950\n")
 
 
+@pytest.mark.slow
 def test_severities_are_added_to_those_of_the_environment(program: Path) -> None:
     env = {"CUPYGEMM_EMULATE_CHECKS": "bounds=off", "CUPYGEMM_EMULATE": "gfx90a"}
     process = check("--error", "races", program, "fault", 0, **env)
@@ -101,6 +105,7 @@ def test_severities_are_added_to_those_of_the_environment(program: Path) -> None
     assert "bounds=off,races=error" in process.stdout
 
 
+@pytest.mark.slow
 def test_waves_run_in_another_order(tmp_path: Path) -> None:
     """A sum by atomics in float32 has other bits, and one in int32 has the same."""
     path = tmp_path / "program.py"
@@ -121,6 +126,7 @@ def test_waves_run_in_another_order(tmp_path: Path) -> None:
     assert "--wave-order 'sideways': write lockstep, abreast, forward, reverse" in process.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("severity", "status"), [("warn", 0), ("error", 1)])
 def test_a_copy_to_the_host_that_nothing_awaits(tmp_path: Path, severity: str, status: int) -> None:
     path = tmp_path / "program.py"
@@ -136,6 +142,7 @@ def test_a_copy_to_the_host_that_nothing_awaits(tmp_path: Path, severity: str, s
     assert f"submitted at {path}:4, in <module>" in process.stderr
 
 
+@pytest.mark.slow
 def test_what_a_program_raises_is_printed_as_python_prints_it(program: Path) -> None:
     process = check(program, "raise")
     assert process.returncode == 1
@@ -146,6 +153,7 @@ def test_what_a_program_raises_is_printed_as_python_prints_it(program: Path) -> 
     assert "in run_program" not in process.stderr
 
 
+@pytest.mark.slow
 def test_an_exit_with_a_message(program: Path) -> None:
     process = check(program, "exit")
     assert process.returncode == 1
@@ -169,6 +177,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 def test_processes_of_the_program_are_emulated(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(PARENT)

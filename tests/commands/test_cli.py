@@ -28,6 +28,7 @@ def test_version(invoke):
     assert invoke("--version").output == f"cupygemm {cupygemm.__version__}\n"
 
 
+@pytest.mark.slow
 def test_demo_for_machines(run_python):
     """The command runs in its own process, without a choice of device."""
     code = "import sys; sys.argv = ['cupygemm', 'demo', '--json']; import cupygemm.__main__"

@@ -105,6 +105,7 @@ def test_a_product(invoke: Callable[..., Any], device: Any) -> None:
     assert kernel["global_memory"]["bytes_written"] == 2 * 48 * 32
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("dtype", "layout"),
     [
@@ -156,6 +157,7 @@ def test_products_in_mx_formats_and_of_two_types(
     assert counted(result) >= 2 * 33 * 32 * 68
 
 
+@pytest.mark.slow
 def test_precisions_and_types_of_the_result(invoke: Callable[..., Any], device: Any) -> None:
     if not device.emulated:
         pytest.skip("profiles need the emulated device")
@@ -166,6 +168,7 @@ def test_precisions_and_types_of_the_result(invoke: Callable[..., Any], device: 
     assert counted(invoke("16x16x32", *given)) >= 8 * 2 * 16 * 16 * 32
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scales", ["tensor,row", "1x32,32x32"])
 def test_products_with_scales(invoke: Callable[..., Any], device: Any, scales: str) -> None:
     """Scales along k are applied to the sums of each block; others to the result."""

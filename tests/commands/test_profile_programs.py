@@ -57,6 +57,7 @@ def test_source_with_its_headers_and_options(invoke: Callable[..., Any], source:
     assert "tiles.hip:7" in result.output
 
 
+@pytest.mark.slow
 def test_source_that_does_not_compile(invoke: Callable[..., Any], source: Path) -> None:
     result = invoke(source, *LAUNCH, "--options", "-DROWS=rows")
     assert result.exit_code == 2

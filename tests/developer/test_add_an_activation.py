@@ -1,5 +1,7 @@
 """The page "Add an activation", step by step: a squared ReLU, fused and unfused."""
 
+import pytest
+
 from tests.developer.steps import Copy, blocks, page_text
 
 PAGE = "add_an_activation.rst"
@@ -9,6 +11,7 @@ SENTENCE = (
 )
 
 
+@pytest.mark.slow
 def test_the_steps_of_the_page(tmp_path):
     row, device_code = blocks(PAGE, "diff")
     (use,) = blocks(PAGE, "python")

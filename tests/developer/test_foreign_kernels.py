@@ -32,6 +32,7 @@ def run_here(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> object:
     return ended.value.code
 
 
+@pytest.mark.slow
 def test_files_of_all_kinds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -89,6 +90,7 @@ int main() {
 """
 
 
+@pytest.mark.slow
 def test_the_hosts_part_is_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, results = tmp_path / "program.hip", tmp_path / "results.json"
     path.write_text(WITH_HOST.replace("part::", "").replace("namespace part", "inline namespace p"))

@@ -46,6 +46,7 @@ def test_the_product_is_numpys(chunked, dtype, k_chunk):
     np.testing.assert_array_equal(computed(c), a @ b)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("shape1", "shape2"),
     [
@@ -76,6 +77,7 @@ def test_a_cupy_operand_is_one_chunk(cp, chunked):
     np.testing.assert_array_equal(computed(c), a @ b)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [ml_dtypes.bfloat16, *swept(np.float16)])
 def test_sums_of_halves_are_rounded_once(cp, chunked, dtype):
     """2048 + 1 + 1 is 2048 if each partial sum is rounded to half precision, and 2050 in fact."""
@@ -102,6 +104,7 @@ def test_integers_wrap_and_saturate_as_in_one_product(cp, chunked):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("k_chunk", [9, 40])
 def test_the_epilogue_follows_the_whole_sum(cp, chunked, k_chunk):
     a, b = integers(12, 40), integers(40, 10)
@@ -130,6 +133,7 @@ def test_the_epilogue_of_a_vector(cp, chunked):
     np.testing.assert_array_equal(computed(c), 2 * (b @ a.T) + bias)
 
 
+@pytest.mark.slow
 def test_8_bit_floats(cp, chunked):
     dtype = ml_dtypes.float8_e4m3fnuz if cupygemm_target(cp) == "gfx942" else None
     if dtype is None:
@@ -150,6 +154,7 @@ def cupygemm_target(cp):
     return properties.get("gcnArchName", b"").decode().partition(":")[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("subscripts", "shapes"),
     [
@@ -181,6 +186,7 @@ def test_einsum_with_lists_of_labels(chunked):
     np.testing.assert_array_equal(computed(result), (a @ b).T)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("axes", [0, 1, ([1, 0], [0, 1]), *swept(2, ((-1,), (0,)))])
 def test_tensordot(chunked, axes):
     a = integers(3, 4, 5)
@@ -230,6 +236,7 @@ def test_a_stream_is_refused(cp, chunked):
         cupygemm.matmul(x, x.T, stream=cp.cuda.Stream())
 
 
+@pytest.mark.slow
 def test_a_cluster_of_processes(cp, device, monkeypatch, tmp_path):
     """Chunks are made on the workers and travel between them; the result returns to the client."""
     if device.emulated:

@@ -189,6 +189,7 @@ print("passed")
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("exchange", "overlaps"),
     [
@@ -266,6 +267,7 @@ os._exit(0)
 """
 
 
+@pytest.mark.slow
 def test_processes_and_the_death_of_one(device, tmp_path):
     """The survivors get an error that names the rank; nothing hangs."""
     ended = run_ranks(PROCESS, 3, devices_of(device, 3), tmp_path)

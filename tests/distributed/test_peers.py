@@ -117,6 +117,7 @@ def run_each_way(run_python, device, body, size, *calls):
     return str(run_python(code, target=devices_of(device, size), env=checks, timeout=600)).split()
 
 
+@pytest.mark.slow
 def test_products_at_peers(run_python, device):
     ways = "run('copies')", "run('stores')"
     assert run_each_way(run_python, device, PRODUCTS, 2, *ways) == ["bits", "grown", "named"] * 2
@@ -225,6 +226,7 @@ print("grown")
 """
 
 
+@pytest.mark.slow
 def test_repeated_calls(run_python, device):
     """Calls with the same arrays launch graphs, unless the driver refuses to capture them."""
     ways = "run('copies', 2)", f"run('stores', {2 * device.emulated})", REFUSES, "run('copies', 0)"
@@ -286,6 +288,7 @@ for way in ("copies", "stores", "nccl"):
 """
 
 
+@pytest.mark.slow
 def test_threads_wait_when_all_have_sent(run_python, device):
     """Where ranks share a process, nothing waits for what another rank has yet to enqueue.
 

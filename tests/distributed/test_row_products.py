@@ -43,6 +43,7 @@ def by_rows(cp, a, b, dtype=None, parts=3, **options):
     return True
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("dtype", [ml_dtypes.bfloat16, "float32", "complex64"], ids=str)
 def test_rows_have_the_bits_of_the_whole(cp, device, shape, dtype):

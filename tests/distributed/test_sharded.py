@@ -3,6 +3,8 @@
 Integers are small, so that every order of summation gives the exact sum.
 """
 
+import pytest
+
 from tests.processes import devices_of
 
 SHARDED = """
@@ -143,6 +145,7 @@ print("passed")
 """
 
 
+@pytest.mark.slow
 def test_four_devices(run_python, device):
     checks = {"CUPYGEMM_EMULATE_CHECKS": "stream_races=error"}  # a missing event is an error
     code = f"EMULATED = {device.emulated}\n{SHARDED}\n{ARRAYS}"

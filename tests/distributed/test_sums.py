@@ -36,6 +36,7 @@ def test_sums_are_added_from_first_to_last(cp, dtype, shape):
     assert total.get().tobytes() == in_order(parts, parts.dtype).tobytes()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [32, 7])
 @pytest.mark.parametrize(
     ("travelling", "result"),

@@ -27,6 +27,7 @@ def agree(cp: ModuleType, function: Function, array: np.ndarray[Any, Any]) -> No
     np.testing.assert_allclose(found, expected, rtol=50 * eps, atol=50 * eps)
 
 
+@pytest.mark.slow
 @pytest.mark.covering
 @pytest.mark.parametrize("dtype", ["f2", "f4", "f8", "c8"])
 @pytest.mark.parametrize(

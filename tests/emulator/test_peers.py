@@ -83,6 +83,7 @@ print("passed")
 )
 
 
+@pytest.mark.slow
 def test_devices_have_memory_of_their_own(run_python, device):
     assert run_python(CODE, target=f"{device.target}:3").split()[-1] == "passed"
 

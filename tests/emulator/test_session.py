@@ -98,6 +98,7 @@ print((cupy.arange(3) * 2).get().tolist())
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by_environment", [True, False])
 def test_cupy_can_be_imported_after_it_has_failed(run_python: Run, by_environment: bool) -> None:
     """As in a checkout that is on PYTHONPATH alone, where the start-up file is not installed."""
@@ -176,6 +177,7 @@ def test_an_empty_cache_is_filled(run_python: Run, tmp_path: Path) -> None:
     assert len(list((tmp_path / "c" / "runtime").rglob("*.so"))) == 2 + len(OTHERS) + len(LIBRARIES)
 
 
+@pytest.mark.slow
 def test_a_cache_that_cannot_be_written_is_replaced_with_a_warning(
     run_python: Run, tmp_path: Path
 ) -> None:

@@ -86,6 +86,7 @@ def test_exact(cp, part):
         testing.assert_gemm_exact(result, x1, x2, **EXACT[part])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("activation", "dtype"),
     [("relu", BF16), ("gelu", F64), ("gelu_tanh", BF16), ("silu", F64), ("sigmoid", F16)],
@@ -111,6 +112,7 @@ def inner_of_tanh(x):
     return 2 * np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("activation", ULPS)
 def test_activations_by_the_unit_in_the_last_place(cp, device, activation):
     """In fp32, against SciPy. Rounding the argument of tanh costs as many units as it is large."""
@@ -135,6 +137,7 @@ def test_activations_by_the_unit_in_the_last_place(cp, device, activation):
     assert not wrong.any(), (x[wrong], result[wrong], exact[wrong])
 
 
+@pytest.mark.slow
 @pytest.mark.covering
 @pytest.mark.parametrize("dtype", [BF16, F16], ids=str)
 @pytest.mark.parametrize("activation", ULPS)
@@ -209,6 +212,7 @@ def check_combination(cp, problem, order):
     testing.assert_gemm_close(out, x1, x2, **options)
 
 
+@pytest.mark.slow
 @settings(max_examples=5)
 @given(problems(), st.sampled_from("CF"))
 def test_some_combinations(cp, problem, order):
@@ -226,6 +230,7 @@ def test_many_combinations(cp, problem, order):
 # -- Shapes, types and values ----------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_1d_operands_broadcast_to_their_result(cp):
     x1, x2 = testing.integer_operands((20,), (20, 33), F16)
     options = {
@@ -242,6 +247,7 @@ def test_1d_operands_broadcast_to_their_result(cp):
     testing.assert_gemm_exact(result, x2.T, x1, **options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [F32, BF16, I8], ids=str)
 def test_sums_of_nothing_still_have_an_epilogue(cp, dtype):
     x1, x2 = np.empty((3, 0), F16), np.empty((0, 5), F16)
@@ -257,6 +263,7 @@ def test_an_empty_result_has_none(cp):
     assert result.shape == (0, 5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [I8, U8], ids=str)
 def test_bytes_saturate(cp, dtype):
     rng = np.random.default_rng(0)
@@ -294,6 +301,7 @@ def test_int8_keeps_its_exact_sums_whatever_the_result(cp):
     testing.assert_gemm_exact(result, x1, x2, alpha=2.0**-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("dtype", "size"), [(U8, 255), *swept((I16, 3000), width=2), (I32, 70000)], ids=str
 )
@@ -328,6 +336,7 @@ def test_clamp_leaves_nan_alone(cp):
 # -- Memory ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.covering
 @pytest.mark.parametrize("order", ["C", "F"])
 @pytest.mark.parametrize("dtype", [F16, F32, I8], ids=str)
@@ -340,6 +349,7 @@ def test_c_may_be_out_itself(cp, order, dtype):
     testing.assert_gemm_exact(out, x1, x2, c=before, beta=0.5, alpha=0.25)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", ["transposed", "shifted", "row", "bias"])
 def test_options_may_overlap_out(cp, place):
     x1, x2 = testing.integer_operands((40, 30), (30, 40), F16)

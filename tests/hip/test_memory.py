@@ -8,6 +8,7 @@ import pytest
 RNG = np.random.default_rng(7)
 
 
+@pytest.mark.slow
 def test_struct_by_value(program) -> None:
     pair = np.dtype([("scale", "f4"), ("shift", "i2"), ("flags", "u1", 3)], align=True)
     layout = np.dtype(

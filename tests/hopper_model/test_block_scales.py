@@ -60,6 +60,7 @@ def check_product(
     return np.array(result, subok=False), expected
 
 
+@pytest.mark.slow
 @pytest.mark.one_in(4)
 @pytest.mark.covering(apart_from=("tile_n", "num_stages", "group_m"))
 @pytest.mark.parametrize(

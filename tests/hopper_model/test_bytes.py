@@ -18,6 +18,7 @@ from tests.cuda.test_bytes import (  # noqa: F401
 from tests.cuda.variants import E4M3, F32, product, variants_of_bytes
 
 
+@pytest.mark.slow
 @pytest.mark.one_in(4)
 @pytest.mark.covering(apart_from=("tile_n", "num_stages", "group_m", "orders", "tile_k"))
 @pytest.mark.parametrize("variant", list(variants_of_bytes())[::3], ids=lambda v: v.name)

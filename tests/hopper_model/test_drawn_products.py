@@ -58,6 +58,7 @@ class Drawn:
         return block, view if order == "C" else view.T
 
 
+@pytest.mark.slow
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", KERNELS)
 def test_a_drawn_product_is_exact_and_alone_is_written(cp, model, monkeypatch, name):

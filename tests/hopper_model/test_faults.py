@@ -40,6 +40,7 @@ def run(cp: object, fault: Fault) -> None:
     testing.assert_gemm_exact(multiply(variant, a, b, **on_device), x1, x2, **options)
 
 
+@pytest.mark.slow
 @pytest.mark.one_in(4)
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 def test_a_fault_is_found(cp, model: Model, fault):
@@ -64,6 +65,7 @@ def finding(cp, model: Model, fault: Fault, seed: int) -> str:
     return ""
 
 
+@pytest.mark.slow
 @pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     "variant",

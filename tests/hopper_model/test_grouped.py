@@ -47,6 +47,7 @@ def check_products(cp, shapes, dtype=F16, result=None, orders="CC", **options):
         testing.assert_gemm_exact(product, x1, x2)
 
 
+@pytest.mark.slow
 @pytest.mark.one_in(2)
 @pytest.mark.covering(apart_from=("tile_n", "num_stages", "group_m"))
 @pytest.mark.parametrize("config", configs_for("f16"), ids=lambda config: config.name)
@@ -62,6 +63,7 @@ def test_each_configuration_is_exact(cp, model, launches, monkeypatch, config):
     PLANS.clear()
 
 
+@pytest.mark.slow
 @pytest.mark.one_in(7)
 @pytest.mark.parametrize("config", TRANSPOSED_CONFIGS[::4], ids=lambda config: config.name)
 def test_turned_configurations_are_exact(cp, model, launches, monkeypatch, config):
@@ -81,6 +83,7 @@ def test_more_products_than_a_launch_takes(cp, launches):
     assert launches == [35, 35]
 
 
+@pytest.mark.slow
 def test_what_lies_otherwise_takes_another_launch(cp, launches):
     """Results that TMA cannot write, and operands that are copied, which share launches, too."""
     shapes = [(20, 33, 40), (9, 40, 33), (30, 72, 24), (40, 31, 31), (0, 8, 8), (8, 0, 8)]
@@ -88,6 +91,7 @@ def test_what_lies_otherwise_takes_another_launch(cp, launches):
     assert launches == [2, 2]
 
 
+@pytest.mark.slow
 def test_bytes_and_results_in_columns(cp, launches):
     shapes = [(20, 64, 48), (70, 16, 16), (3, 5, 7)]
     check_products(cp, shapes, I8, I32)
@@ -97,6 +101,7 @@ def test_bytes_and_results_in_columns(cp, launches):
     assert launches == [2, 2, 3]  # of bytes, two results have rows that TMA can write
 
 
+@pytest.mark.slow
 def test_deep_products_are_launched_alone(cp, launches):
     """Alone, parts of their k run on all SMs; in a group, one tile would delay all others."""
     shapes = [(64, 8192, 64), (64, 64, 64), (64, 64, 128)]

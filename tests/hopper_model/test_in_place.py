@@ -11,6 +11,7 @@ from cupygemm._solvers.common import products
 from tests.products.test_in_place import EXTENTS, kinds_in_place
 
 
+@pytest.mark.slow
 @pytest.mark.one_in(5)
 @pytest.mark.parametrize(("m", "n"), EXTENTS)
 def test_every_kind_of_kernel_accumulates_in_place(cp, model, m, n):

@@ -62,6 +62,7 @@ def cases() -> Iterator[Variant]:
     yield from variants_of_narrow_boxes()
 
 
+@pytest.mark.slow
 @pytest.mark.one_in(4)
 @pytest.mark.covering(apart_from=("tile_n", "num_stages", "group_m"))
 @pytest.mark.parametrize("variant", list(cases()), ids=lambda variant: variant.name)
@@ -263,6 +264,7 @@ def test_both_operands_are_padded_by_one_launch(cp, model):
         testing.assert_gemm_exact(result, x1, x2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("config", [replace(CONFIGS[-1], split_k=5), PART_CONFIGS[-1]])
 def test_parts_of_k_are_added_in_their_order(cp, model, config):
     x1, x2 = testing.random_operands((60, 4000), (4000, 60), BF16)

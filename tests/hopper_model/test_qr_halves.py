@@ -58,6 +58,7 @@ def factored(cp, whole, half, first):
     return a.view[0].get(), reflector.v.view[0].get(), flag
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", "df")
 def test_a_half_behind_another(solvers, dtype):
     whole = np.random.default_rng(2).standard_normal((900, 300)).astype(dtype)

@@ -91,6 +91,7 @@ def check_scaled(cp, sizes, *, masked, shape_b, dtype=F32, along_rows=False, **o
         np.testing.assert_array_equal(found[index], expected.astype(dtype))
 
 
+@pytest.mark.slow
 @pytest.mark.covering
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("shape_b", [lambda n: (-(-n // 128),), lambda n: (n,), None])

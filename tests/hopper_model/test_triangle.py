@@ -125,6 +125,7 @@ def test_factors_and_an_addend_that_is_not_symmetric(cp, chosen):
     assert NO_PLAN not in PLANS.of("syrk")
 
 
+@pytest.mark.slow
 @pytest.mark.covering
 @pytest.mark.parametrize("n", [64, 131, 200])
 @pytest.mark.parametrize("dtype", [BF16, F16])

@@ -125,6 +125,7 @@ CASES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize(("a", "b", "layout", "tiles", "m", "n", "rest", "split_k"), CASES)
 def test_exact_in_any_order_of_waves_without_conflicts(
@@ -191,6 +192,7 @@ def test_the_matrix_pipe_is_busy(layout: str, dtype: str, most: float) -> None:
     assert loop.instructions["VMEM"] == 8 + 3 * steps
 
 
+@pytest.mark.slow
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize(("dtype", "layout"), [("e4m3fn", "mn"), ("e2m1x2", "kk")])
 def test_a_full_epilogue_spills_nothing(dtype: str, layout: str) -> None:

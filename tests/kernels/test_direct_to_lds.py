@@ -97,6 +97,7 @@ def exact_cases() -> list[object]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.one_in(6)
 @pytest.mark.covering(apart_from=("tile_m", "tile_n", "waves_m", "waves_n", "waves_per_simd"))
 @pytest.mark.parametrize(("config", "arch", "layout", "dtype"), exact_cases())
@@ -218,6 +219,7 @@ def loop_of(
     return emulator.profile_loop(compiled.path)
 
 
+@pytest.mark.slow
 @pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     ("layout", "dtype"),
@@ -233,6 +235,7 @@ def test_the_largest_tile_keeps_the_matrix_units_busy(layout: str, dtype: str) -
     assert loop.instructions["VMEM"] == 8
 
 
+@pytest.mark.slow
 def test_a_full_epilogue_leaves_the_largest_tile_without_spills() -> None:
     sources = {"scale_a": "row", "scale_b": "column", "c": "matrix", "bias": "column"}
     epilogue = Epilogue(
@@ -307,6 +310,7 @@ def test_the_tiles_of_persistent_grids(layout: str) -> None:
     assert (256, 256) not in taken
 
 
+@pytest.mark.slow
 @pytest.mark.one_in(5)
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_a_persistent_grid_in_any_order_of_waves(layout: str) -> None:

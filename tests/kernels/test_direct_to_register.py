@@ -77,6 +77,7 @@ def every_kind():
         yield pytest.param(arch, dtype, config, layout, id=f"{arch}-{dtype}-{layout}-{turn}")
 
 
+@pytest.mark.slow
 @pytest.mark.one_in(6)
 @pytest.mark.covering(apart_from=("tile_m", "tile_n", "waves_m", "waves_n", "waves_per_simd"))
 @pytest.mark.parametrize(("arch", "dtype", "config", "layout"), list(every_kind()))
@@ -108,6 +109,7 @@ def test_rows_of_bytes_end_in_any_dword(layout, short, k):
     skinny(config, "gfx942", "e4m3fnuz", layout, short=short, k=k, seed=k).run().check_exact()
 
 
+@pytest.mark.slow
 @pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     ("arch", "a", "b"), [("gfx942", "e5m2fnuz", "e4m3fnuz"), ("gfx950", "e4m3fn", "e5m2")]

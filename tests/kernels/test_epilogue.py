@@ -37,6 +37,7 @@ EVERYTHING = Epilogue(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.one_in(2)
 @pytest.mark.covering
 @pytest.mark.parametrize("epilogue", [BIAS, EVERYTHING], ids=["bias", "everything"])

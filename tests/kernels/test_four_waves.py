@@ -99,6 +99,7 @@ def names(row: Row) -> str:
     return f"{row.target}-{row.mainloop}-{row.tile_m}x{row.tile_n}-{row.waves}"
 
 
+@pytest.mark.slow
 @pytest.mark.one_in(5)
 @pytest.mark.parametrize("row", rows(), ids=names)
 def test_what_the_loop_counts(row: Row) -> None:
@@ -119,6 +120,7 @@ TIMED = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.one_in(6)
 @pytest.mark.parametrize("row", TIMED)
 def test_what_the_timing_model_gives(row: Row) -> None:

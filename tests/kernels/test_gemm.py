@@ -42,6 +42,7 @@ def test_exact_on_the_other_targets(arch, index, layout):
     with_layout(case, layout).run().check_exact()
 
 
+@pytest.mark.slow
 @pytest.mark.covering
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("k", [1, 8, 63, 65, 130])
@@ -51,6 +52,7 @@ def test_nothing_beside_the_matrices_is_read_or_written(layout, k):
     with_layout(case, layout).run().check_exact()
 
 
+@pytest.mark.slow
 @pytest.mark.covering
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize(("m", "n"), [(65, 67), (63, 129), (64, 64)])
@@ -73,6 +75,7 @@ def test_every_alignment(layout, offset, pad):
     with_layout(case, layout).run().check_exact()
 
 
+@pytest.mark.slow
 @pytest.mark.covering
 @pytest.mark.parametrize(("m", "n", "k"), [(1, 1, 1), (1, 200, 3), (200, 1, 70), (3, 5, 300)])
 @pytest.mark.parametrize("layout", LAYOUTS)

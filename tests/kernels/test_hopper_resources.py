@@ -190,6 +190,7 @@ def test_narrow_boxes_do_not_spill(number: int, turn: int) -> None:
     assert_fits(text, config)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", range(len(TRANSPOSED)))
 def test_turned_results_do_not_spill(number: int) -> None:
     """This includes cut tiles, tiles of three consumers, and the widest tiles."""
@@ -341,6 +342,7 @@ def test_fp64_does_not_spill(
     assert_fits(generate(problem, config, tma_store=tma_store), config)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("config", "dtype", "out_dtype", "epilogue"),
     [
@@ -360,6 +362,7 @@ def test_epilogues_do_not_spill(
     compiled(generate(problem, config, tma_store=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "number",
     [number for number, config in enumerate(CONFIGS) if config.num_consumers < 3],

@@ -64,6 +64,7 @@ def every_kind():
                         )
 
 
+@pytest.mark.slow
 @pytest.mark.one_in(4)
 @pytest.mark.covering
 @pytest.mark.parametrize(("arch", "dtype", "layout", "partition"), list(every_kind()))
@@ -87,6 +88,7 @@ def suitable(name, arch, partition):
     return None
 
 
+@pytest.mark.slow
 @pytest.mark.covering
 @pytest.mark.parametrize("partition", ["stream5", "six"])
 @pytest.mark.parametrize("arch", ["gfx942", "gfx950"])
@@ -143,6 +145,7 @@ def test_error_bound(partition, dtype):
     testing.assert_gemm_close(result.c, *case.operands())
 
 
+@pytest.mark.slow
 @pytest.mark.one_in(2)
 @pytest.mark.covering
 @pytest.mark.parametrize("dtype", ["f16", "f64", "i8"])

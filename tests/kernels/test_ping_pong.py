@@ -83,6 +83,7 @@ CASES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.one_in(7)
 @pytest.mark.parametrize(("arch", "dtype", "layout", "tiles", "m", "n", "rest"), CASES)
 def test_exact_in_any_order_of_waves_without_conflicts(
@@ -221,6 +222,7 @@ def test_rows_within_a_dword_are_refused() -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_persistent_grid_shares_tiles() -> None:
     """Between tiles the groups fall into step again, and one falls behind once more."""
     config = replace(ping_pong.configs("bf16", "gfx942")[1], stream_k=3)

@@ -110,6 +110,7 @@ def main_loop(config: GemmConfig, problem: GemmProblem, arch: str, folder: Path)
     return best
 
 
+@pytest.mark.slow
 @pytest.mark.one_in(2)
 @pytest.mark.covering
 @pytest.mark.parametrize(("arch", "config", "problem"), rows_of(cases, width=3))
@@ -172,6 +173,7 @@ def cases_of_other_types() -> Iterator[object]:
                     yield pytest.param(arch, dtype, config, turn, id=name)
 
 
+@pytest.mark.slow
 @pytest.mark.one_in(2)
 @pytest.mark.covering(apart_from=("turn",))
 @pytest.mark.parametrize(
@@ -197,6 +199,7 @@ def loop(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     return main_loop(config, problem, "gfx942", tmp_path_factory.mktemp("loop"))
 
 
+@pytest.mark.slow
 def test_the_main_loop_does_only_what_a_tile_needs(loop: Loop) -> None:
     """A wave's 64x64x64 takes 64 MFMA, 16 reads of 16 bytes, and 8 loads of 16 bytes."""
     assert loop.count("v_mfma_f32_16x16x16_bf16") == 64

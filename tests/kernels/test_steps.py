@@ -124,6 +124,7 @@ def table() -> dict[str, dict[str, float]]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", [*STEPS, "register_double_buffer", "ping_pong"])
 def test_the_figures_of_the_page(step: str) -> None:
     """Within what another release of the compiler may change: 3 % and 3 points."""

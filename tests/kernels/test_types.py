@@ -92,6 +92,7 @@ def every_config():
             yield pytest.param(configs[number], arch, dtype, layout, id=f"{arch}-{dtype}-{layout}")
 
 
+@pytest.mark.slow
 @pytest.mark.one_in(4)
 @pytest.mark.covering(apart_from=("tile_m", "tile_n", "waves_m", "waves_n", "waves_per_simd"))
 @pytest.mark.parametrize(("config", "arch", "dtype", "layout"), rows_of(every_config, width=4))

@@ -217,6 +217,7 @@ except TypeError as err:
     assert lines[1].endswith("cupy.asarray(x1) False")
 
 
+@pytest.mark.slow
 def test_the_environment_enables_the_emulator(run_python, emulatable):
     code = "import cupygemm; from cupygemm import emulator; print(emulator.target())"
     if emulatable:

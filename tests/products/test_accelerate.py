@@ -114,6 +114,7 @@ def test_functions_that_call_products_are_accelerated(cp, calls, dtype):
         np.testing.assert_allclose(cp.asnumpy(result), expected, 1e-4, 1e-5, err_msg=name)
 
 
+@pytest.mark.slow
 def test_products_in_cupyx_scipy_are_accelerated(cp, calls):
     """`expm` of a nilpotent matrix."""
     from cupyx.scipy.linalg import expm

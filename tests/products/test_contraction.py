@@ -83,6 +83,7 @@ def contractions(draw):
     return arrays[0], tuple(labels1), arrays[1], tuple(labels2), labels_out, out
 
 
+@pytest.mark.slow
 @settings(max_examples=500)
 @given(contractions())
 def test_any_contraction(case):

@@ -137,5 +137,6 @@ def test_calls_run_where_their_arrays_are(run_python):
     assert "checked 25" in run_python(PROGRAM + f"ARRAYS = {CALLS!r}" + EVERY_FUNCTION)
 
 
+@pytest.mark.slow
 def test_arrays_on_two_devices_are_refused(run_python):
     assert "refused 22" in run_python(PROGRAM + REFUSALS)

@@ -23,6 +23,7 @@ def on_device(cp, options):
 # -- Plans -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_numbers_and_arrays_change_without_another_plan(cp, monkeypatch):
     from cupygemm._products import matmul as _matmul
 
@@ -46,6 +47,7 @@ def test_numbers_and_arrays_change_without_another_plan(cp, monkeypatch):
     assert PLANS.of("matmul")[-1].binding is None, "options without an effect need no epilogue"
 
 
+@pytest.mark.slow
 def test_a_repeated_call_reads_its_own_arrays(cp, monkeypatch):
     """Keywords are checked once, and no array or address is kept."""
     from cupygemm._products import matmul as _matmul
@@ -132,6 +134,7 @@ def test_explain_tells_of_the_epilogue(cp, device):
     assert "  epilogue   alpha; of float64 sums, by CuPy" in by_cupy
 
 
+@pytest.mark.slow
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("target", ["gfx90a", "gfx950"])
 def test_other_targets(run_python, device, target):

@@ -25,6 +25,7 @@ def placed(cp, array, order):
     return cp.asarray(array) if order == "C" else cp.asarray(np.ascontiguousarray(array.T)).T
 
 
+@pytest.mark.slow
 @pytest.mark.one_in(2)
 @pytest.mark.covering
 @pytest.mark.parametrize("order", ["C", "F", "odd"])
@@ -37,6 +38,7 @@ def test_vectors(cp, dtype, order):
     testing.assert_gemm_exact(cupygemm.matmul(tall[3:19], wide), x1[3:19], x2)
 
 
+@pytest.mark.slow
 def test_a_long_operand_is_read_to_registers_and_a_misaligned_one_is_not(cp):
     x1, x2 = testing.integer_operands((1, 4096), (4096, 2048), F16)
     row = cp.asarray(x1)
@@ -53,6 +55,7 @@ def test_batches_of_vectors(cp):
     testing.assert_gemm_exact(cupygemm.matmul(cp.asarray(x1), cp.asarray(x2)), x1, x2)
 
 
+@pytest.mark.slow
 def test_an_epilogue_after_few_rows(cp):
     """The waves' sums are dealt in the order that the epilogue expects: a bias finds its column."""
     x1, x2 = testing.integer_operands((4, K), (K, 300), F16)

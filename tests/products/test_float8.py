@@ -52,6 +52,7 @@ def test_every_code_means_what_its_format_says(cp, formats):
             )
 
 
+@pytest.mark.slow
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("m", "n", "k", "orders"),
@@ -232,6 +233,7 @@ def test_refusals_leave_out_alone(cp, formats):
     assert (cp.asnumpy(out) == 9).all()
 
 
+@pytest.mark.slow
 def test_a_device_without_8_bit_floats_says_so(run_python):
     """The message says what to do. For `precision`, exact float32 replaces the missing type."""
     code = """
@@ -251,6 +253,7 @@ def test_a_device_without_8_bit_floats_says_so(run_python):
     assert "gfx90a (emulated) has no tf32: float32 is multiplied exactly" in text
 
 
+@pytest.mark.slow
 def test_tf32(cp, device):
     x1, x2 = testing.random_operands((2, 65, 517), (517, 70), np.float32)
     a, b = cp.asarray(x1), cp.asarray(x2)

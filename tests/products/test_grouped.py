@@ -195,6 +195,7 @@ def test_no_products_are_no_products():
     assert cupygemm.grouped_matmul([], []) == []
 
 
+@pytest.mark.slow
 def test_the_configuration_suits_the_sum_of_the_tiles():
     from cupygemm._backends.cdna.arch import ARCHS
     from cupygemm._records.problem import GemmProblem

@@ -93,6 +93,7 @@ def kinds_in_place(cp, m, n, dtype=F16, *, every_kind=True):
     return kinds
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("m", "n", "every_kind"),
     [
@@ -112,6 +113,7 @@ def test_every_kind_of_kernel_accumulates_in_place(cp, device, m, n, every_kind)
         assert {kind.mainloop for kind in kinds} >= wanted
 
 
+@pytest.mark.slow
 @pytest.mark.covering
 @pytest.mark.parametrize("dtype", [BF16, F32, F64, C64, np.dtype(np.int8)], ids=str)
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ def random_array(dtype, shape, seed):
     return rng.integers(info.min, info.max, shape, dtype, endpoint=True)
 
 
+@pytest.mark.slow
 @pytest.mark.covering
 @pytest.mark.parametrize(("first", "second"), list(itertools.combinations(TYPES, 2)))
 def test_mixed_types_as_numpy(cp, first, second):
@@ -31,6 +32,7 @@ def test_mixed_types_as_numpy(cp, first, second):
         np.testing.assert_array_equal(cp.asnumpy(result), expected)
 
 
+@pytest.mark.slow
 def test_booleans_are_any_of_ands(cp):
     x1, x2 = random_array(np.dtype(bool), (3, 40, 5), 3), random_array(np.dtype(bool), (5, 30), 4)
     result = cupygemm.matmul(cp.asarray(x1), cp.asarray(x2))

@@ -59,6 +59,7 @@ def calls(draw):
     return name, shapes, options | {"axes": axes}, draw(st.booleans())
 
 
+@pytest.mark.slow
 @settings(max_examples=90)
 @given(call=calls(), seed=st.integers(0, 2**31))
 def test_axes_and_order_are_numpys(cp, call, seed):

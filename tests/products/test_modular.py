@@ -43,6 +43,7 @@ def test_integers_are_put_together(count):
         assert abs(rest - integer) <= total >> 80
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("orders", [*map("".join, itertools.product("CF", repeat=3))][::3])
 @pytest.mark.parametrize("dtype", [F32, F64], ids=str)
 def test_integers_are_exact(cp, dtype, orders):
@@ -56,6 +57,7 @@ def test_integers_are_exact(cp, dtype, orders):
     assert_only_written(cp, memory, view)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("precision", "dtype"), [("int8x15", F64), ("int8x8", F64), ("int8x7", F32)]
 )
@@ -117,6 +119,7 @@ def test_strided_operands_and_overlapping_results(cp):
     assert (given.get() == x @ x).all()
 
 
+@pytest.mark.slow
 def test_updates_in_place_and_whole_epilogues(cp):
     rng = np.random.default_rng(9)
     a, b, c = rng.standard_normal((25, 40)), rng.standard_normal((40, 18)), np.ones((25, 18))

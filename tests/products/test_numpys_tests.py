@@ -104,6 +104,7 @@ def on_device(cp, function, numpys, called):
     return product
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     "test",
     [

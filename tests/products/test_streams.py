@@ -97,6 +97,7 @@ print("checked", len(CALLS))
 """
 
 
+@pytest.mark.slow
 def test_nothing_waits_and_all_is_on_the_stream_that_was_asked_for(run_python):
     """Counted by the emulated runtime: no synchronisation, no allocation outside the pool.
 
@@ -162,6 +163,7 @@ def test_arrays_on_different_devices_are_refused(cp, monkeypatch, name):
         getattr(cupygemm, name)(*arguments)
 
 
+@pytest.mark.slow
 @pytest.mark.covering
 @pytest.mark.parametrize("dtype", ["d", "f", "F", "e"])
 @pytest.mark.parametrize(("m", "k"), [(40, 40), (5, 300)])

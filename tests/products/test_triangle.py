@@ -43,6 +43,7 @@ def exact(array, kind=np.float64):
     return array.astype(np.complex128 if array.dtype.kind == "c" else kind)
 
 
+@pytest.mark.slow
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("dtype", "result"),
@@ -113,6 +114,7 @@ def test_refusals_are_those_of_the_plain_product(cp, panels_of_64):
     assert (cp.asnumpy(out) == 9).all()
 
 
+@pytest.mark.slow
 def test_the_model_takes_a_triangle_of_many_tiles_only(cp):
     """Few tiles leave compute units idle, and a plain product uses them for parts of k."""
     backend = device_of(0).kernels

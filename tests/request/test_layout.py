@@ -377,6 +377,7 @@ def products(draw):
     return *operands, *draw(views(batch, (m, n)))
 
 
+@pytest.mark.slow
 @settings(max_examples=400)
 @given(products())
 def test_any_views(product):

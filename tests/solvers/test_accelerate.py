@@ -34,6 +34,7 @@ def calls(monkeypatch):
     return seen
 
 
+@pytest.mark.slow
 @pytest.mark.one_in(4)
 @pytest.mark.parametrize("dtype", "dfFD")
 def test_functions_of_cupy_linalg(cp, calls, draw, dtype):
@@ -56,6 +57,7 @@ def test_functions_of_cupy_linalg(cp, calls, draw, dtype):
         assert_like(got, expected, factor=2000)
 
 
+@pytest.mark.slow
 def test_functions_of_cupyx(cp, calls, draw):
     import cupyx.linalg
     import cupyx.scipy.linalg as theirs
@@ -83,6 +85,7 @@ def test_functions_of_cupyx(cp, calls, draw):
     assert_like(identity, np.eye(4, dtype="F"), factor=2000)
 
 
+@pytest.mark.slow
 def test_functions_that_call_solvers(cp, calls, draw):
     a, points = well_conditioned(draw, (4, 4), "d"), np.arange(6.0)
     values = points**2 + 1
@@ -139,6 +142,7 @@ def test_what_cupy_allows(cp, calls, draw):
             cp.linalg.inv(cp.ones((2, 2), "float16"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["bool", "int8", "uint16", "int32", "float16"])
 @pytest.mark.parametrize("name", ["invh", "solve_triangular"])
 def test_narrow_types_are_solved_in_the_type_of_cupys(cp, calls, dtype, name):

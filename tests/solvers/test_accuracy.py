@@ -67,6 +67,7 @@ def norm(a):
     return float(np.abs(a).sum(axis=1).max())
 
 
+@pytest.mark.slow
 @pytest.mark.one_in(7)
 @every_matrix
 @SMALL_OR_NOT
@@ -144,6 +145,7 @@ def test_cholesky(cp, request, matrix, blocks):
         assert norm(a - lower @ lower.T) <= 10 * N * unit(dtype) * norm(a)
 
 
+@pytest.mark.slow
 @pytest.mark.one_in(6)
 @every_matrix
 def test_triangular_systems(cp, matrix):
@@ -157,6 +159,7 @@ def test_triangular_systems(cp, matrix):
             assert (np.abs(b - a @ x) <= 10 * N * unit(dtype) * (np.abs(a) @ np.abs(x))).all()
 
 
+@pytest.mark.slow
 @pytest.mark.one_in(7)
 @every_matrix
 @pytest.mark.parametrize("trans", [0, 1])
@@ -187,6 +190,7 @@ def test_solutions_of_definite_systems(cp, matrix):
         assert max(backward_error(a, each, b) for each in (x, y)) <= 10 * N * unit(dtype)
 
 
+@pytest.mark.slow
 @pytest.mark.one_in(8)
 @every_matrix
 def test_inverses(cp, matrix):
@@ -211,6 +215,7 @@ def inverse_error(a, x):
     return min(residuals) / (norm(a) * norm(x))
 
 
+@pytest.mark.slow
 @pytest.mark.one_in(7)
 @every_matrix
 @pytest.mark.parametrize("columns", [N, N - 7])
@@ -234,6 +239,7 @@ def least_squares_error(a, x, b):
     return min(of_system, singular_values[-1]) / np.linalg.norm(a)
 
 
+@pytest.mark.slow
 @pytest.mark.one_in(6)
 @every_matrix
 def test_pseudo_inverses(cp, matrix):

@@ -88,6 +88,7 @@ def test_a_long_update_is_divided():
     assert after[1] == Update(b.panels, range(1284, 1500))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("group", [2, pytest.param(3, marks=pytest.mark.sweep)])
 def test_factors_do_not_depend_on_groups(cp, draw, small_blocks, monkeypatch, group):
     grouped = replace(blocks.LIMITS, outer=8, grouped=1, group_of_reals=group)
@@ -102,6 +103,7 @@ def test_factors_do_not_depend_on_groups(cp, draw, small_blocks, monkeypatch, gr
     np.testing.assert_allclose(a @ x, b, atol=1e-11)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ahead", [4, 1000])
 @pytest.mark.parametrize(("group", "behind"), [(1, 2), (2, 2), (3, 2), (1, 11), (1, 46)])
 def test_rows_of_l_stay_where_no_update_reads_them(

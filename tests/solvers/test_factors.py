@@ -12,6 +12,7 @@ from tests.solvers.test_systems import MOST_TYPES, TYPES, definite, well_conditi
 from tests.tables import swept
 
 
+@pytest.mark.slow
 @pytest.mark.one_in(2)
 @pytest.mark.covering
 @pytest.mark.parametrize("dtype", ["f", "d", *swept("F", "D")])
@@ -25,6 +26,7 @@ def test_lu_factor(cp, draw, dtype, m, n):
     assert (pivots.get() == expected_pivots).all()
 
 
+@pytest.mark.slow
 @pytest.mark.one_in(10)
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("trans", [0, 1, 2])
@@ -37,6 +39,7 @@ def test_lu_solve(cp, draw, dtype, trans):
     assert_like(linalg.lu_solve(factors, cp.asarray(b[:, 0]), trans=trans), expected)
 
 
+@pytest.mark.slow
 @pytest.mark.covering
 @pytest.mark.parametrize("n", [128, 130])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -71,6 +74,7 @@ def test_one_factorisation_serves_a_stack(cp, draw):
         assert_like(got, np.linalg.solve(many, right), factor=2000)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["d", pytest.param("D", marks=pytest.mark.sweep)])
 def test_lu_in_small_blocks(cp, draw, small_blocks, dtype):
     """37 rows are more than the threads of a panel, two blocks of columns, and a part of one."""
@@ -85,6 +89,7 @@ def test_lu_in_small_blocks(cp, draw, small_blocks, dtype):
         assert_like(got, np.linalg.solve(matrix, b), factor=20000)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("n", "dtype"), [(6, "int64"), (6, "uint8"), (6, "float64"), (300, "int32")]
 )
@@ -118,6 +123,7 @@ def test_pivots_of_ties_and_of_zeros(cp):
     assert pivots.get().tolist() == [0, 1, 2]
 
 
+@pytest.mark.slow
 def test_pivots_that_differ_in_their_last_bits(cp):
     """A column has 25 elements with the same high word, and no update changes them."""
     rng = np.random.default_rng(0)
@@ -208,6 +214,7 @@ def test_errors(cp):
 
 
 # SciPy warns from version 1.18 on.
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Calling .* with arguments of dtype:DeprecationWarning")
 @pytest.mark.parametrize("dtype", ["float16", "bool", "int8", "uint16", "int32"])
 def test_types_are_those_of_scipy(cp, dtype):

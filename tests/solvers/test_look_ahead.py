@@ -27,6 +27,7 @@ def behind(work, *units, **options):
     work()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("module", "function", "dtype"), [(steps, linalg.lu_factor, "d"), (cholesky, None, "D")]
 )
@@ -56,6 +57,7 @@ def test_the_two_streams_share_nothing(
         np.testing.assert_allclose(expected[0], np.linalg.cholesky(a.get()), rtol=0, atol=1e-10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["d", pytest.param("F", marks=pytest.mark.sweep)])
 def test_a_wide_panel_reads_no_column_beside_it(cp, device, draw, small_blocks, dtype):
     """The product between its two outer panels has fewer columns than a tile."""
@@ -86,6 +88,7 @@ def early_parts(monkeypatch) -> list[list[Update]]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("shape", "columns"), [((90, 90), None), ((90, 90), 80), ((97, 71), None)], ids=str
 )
@@ -124,6 +127,7 @@ def test_first_parts_are_applied_early_beside_an_identity(
     np.testing.assert_allclose(inverse, np.linalg.inv(a), rtol=0, atol=1e-11)
 
 
+@pytest.mark.slow
 @pytest.mark.covering
 @pytest.mark.parametrize("mode", ["reduced", "complete"])
 @pytest.mark.parametrize("shape", [(90, 90), (97, 71), (60, 64)], ids=str)
@@ -143,6 +147,7 @@ def test_columns_of_q_are_formed_beside_panels(cp, draw, small_blocks, monkeypat
         assert (one.get() == other).all()
 
 
+@pytest.mark.slow
 def test_columns_that_wait_for_two_panels(cp, device, draw, small_blocks, monkeypatch):
     """Of a wide matrix, so that some columns are behind the last pair. No stream is too early."""
     monkeypatch.setattr(blocks, "LIMITS", replace(blocks.LIMITS, outer=8, paired=16))
@@ -181,6 +186,7 @@ def test_the_current_stream_waits_for_the_side_stream(cp):
     assert a.get().tolist() == [4.0] * 8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("k", [1, 3, 4])
 def test_blocks_of_a_panel_need_not_wait_for_the_updates_behind(
     cp, draw, small_blocks, monkeypatch, k

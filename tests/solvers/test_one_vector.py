@@ -59,6 +59,7 @@ def test_a_cycle_ends_with_the_least_norm(cp, draw, steps, repeats):
     np.testing.assert_allclose(found.get(), x + weights @ directions, rtol=0, atol=1e-10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scale", [1.0, LARGEST, LEAST])
 def test_a_vector_is_solved_for(cp, draw, monkeypatch, scale):
     """The norms of scaled right-hand sides have no squares."""
@@ -74,6 +75,7 @@ def test_a_vector_is_solved_for(cp, draw, monkeypatch, scale):
     )
 
 
+@pytest.mark.slow
 def test_an_infinity_is_found(cp, draw, monkeypatch):
     monkeypatch.setattr(blocks, "LIMITS", replace(blocks.LIMITS, windowed=1))
     a, b = draw((64, 64)), draw(64)

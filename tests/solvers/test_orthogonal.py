@@ -24,6 +24,7 @@ def test_qr(cp, draw, dtype, m, n, mode):
         assert_like(one, other)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [(3, 3), (600, 40)])  # the latter by products of columns
 def test_signs_below_a_zero_are_lapacks(cp, draw, shape):
     a = draw(shape)
@@ -32,6 +33,7 @@ def test_signs_below_a_zero_are_lapacks(cp, draw, shape):
         assert_like(one, other, factor=2000)
 
 
+@pytest.mark.slow
 @pytest.mark.one_in(13)
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize(("m", "n"), [(45, 40), (40, 50), (70, 18)])
@@ -65,6 +67,7 @@ def test_empty_matrices(cp, shape, mode):
         assert_like(one, other)
 
 
+@pytest.mark.slow
 @pytest.mark.one_in(2)
 @pytest.mark.covering
 @pytest.mark.parametrize("dtype", TYPES)

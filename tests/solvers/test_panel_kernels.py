@@ -65,6 +65,7 @@ def panel_source(kind, constants, char, *, clusters):
     return kernels.source(kind, char, constants, clusters=clusters)
 
 
+@pytest.mark.slow
 @pytest.mark.one_in(2)
 @pytest.mark.covering
 @pytest.mark.parametrize(("kind", "constants"), PANELS)
@@ -74,6 +75,7 @@ def test_panels_stay_in_registers_on_hopper(kind, constants, char):
     assert compile_cubin(text, kind.entry).resources().local_bytes == 0
 
 
+@pytest.mark.slow
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize(("char", "rows", "most"), [("d", 2, 160), ("f", 2, 0), ("d", 1, 32)])
 def test_blocks_that_are_factored_by_products_stay_in_registers(char, rows, most):
@@ -86,6 +88,7 @@ def test_blocks_that_are_factored_by_products_stay_in_registers(char, rows, most
     assert compile_cubin(text, kernels.QR_PANEL.entry).resources().local_bytes <= most
 
 
+@pytest.mark.slow
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize(("char", "most"), [("d", 40), ("f", 0)])
 def test_first_rows_of_halves_stay_in_registers(char, most):
@@ -93,6 +96,7 @@ def test_first_rows_of_halves_stay_in_registers(char, most):
     assert compile_cubin(text, kernels.QR_TOP.entry).resources().local_bytes <= most
 
 
+@pytest.mark.slow
 @pytest.mark.one_in(4)
 @pytest.mark.parametrize("char", "dfFD")
 def test_no_update_of_float64_shares_an_sm_with_a_panel(char):
@@ -109,6 +113,7 @@ def test_no_update_of_float64_shares_an_sm_with_a_panel(char):
             assert of_sm - panel_bytes - 2 * of_system < 8 * BLOCK_ELEMENTS
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("cdna_compiler")
 @pytest.mark.covering
 @pytest.mark.parametrize(("kind", "constants"), PANELS)
@@ -121,10 +126,12 @@ def test_panels_stay_in_registers_on_cdna(kind, constants, target):
 WINDOWED = kernels.source(kernels.WINDOWED_TILE, "f", {"threads": 512, "rows": 5, "groups": 16})
 
 
+@pytest.mark.slow
 def test_tiles_of_windows_stay_in_registers_on_hopper():
     assert compile_cubin(WINDOWED, kernels.WINDOWED_TILE.entry).resources().local_bytes == 0
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("cdna_compiler")
 @pytest.mark.parametrize("target", ["gfx942", *swept("gfx90a", "gfx950")])
 def test_tiles_of_windows_stay_in_registers_on_cdna(target):
@@ -135,6 +142,7 @@ def test_tiles_of_windows_stay_in_registers_on_cdna(target):
 SYSTEM = {"threads": 64, "conjugate": False, "rows_adjacent": False, "unit": False}
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("cdna_compiler")
 @pytest.mark.one_in(3)
 @pytest.mark.covering

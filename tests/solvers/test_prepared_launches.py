@@ -38,6 +38,7 @@ def factored(a, function=linalg.lu_factor):
     return [each.get() for each in function(a)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("function", [linalg.lu_factor, linalg.qr])
 @pytest.mark.parametrize("shape", [(N, N), (2, 20, 20)])
 def test_a_matrix_elsewhere_is_factored_by_the_same_launches(
@@ -72,6 +73,7 @@ def test_matrices_that_begin_between_multiples_of_the_alignment(
     assert (found.pivots[0].get() == expected[1]).all()
 
 
+@pytest.mark.slow
 def test_threads_share_prepared_launches(cp, draw, small_blocks):
     given = [draw((N, N)) for _ in range(4)]
     arrays = [cp.asarray(each) for each in given]

@@ -45,6 +45,7 @@ def drawn(m, n, dtype="d"):
     return np.random.default_rng(m).standard_normal((m, n)).astype(dtype)
 
 
+@pytest.mark.slow
 @pytest.mark.covering
 @pytest.mark.parametrize(
     ("m", "n", "threads", "rows"),
@@ -130,6 +131,7 @@ def reflected(cp, a):
     return packed, whole, t.get(), tau.get()
 
 
+@pytest.mark.slow
 @pytest.mark.covering
 @pytest.mark.parametrize("n", [128, *swept(64, width=1)])
 @pytest.mark.parametrize("dtype", "fd")

@@ -212,6 +212,7 @@ SPILLED_OF_TILES = 112
 """The same where the device has tiles: less than what a thread holds of 64 rows in float32."""
 
 
+@pytest.mark.slow
 @pytest.mark.covering
 @pytest.mark.parametrize(("kind", "config"), KINDS)
 @pytest.mark.parametrize("char", "fdFD")
@@ -220,6 +221,7 @@ def test_rows_stay_in_registers_on_hopper(kind, config, char):
     assert cubin.resources().local_bytes <= SPILLED[kind]
 
 
+@pytest.mark.slow
 @pytest.mark.covering
 @pytest.mark.parametrize("char", "fd")
 @pytest.mark.parametrize("n", [32, 64, 96, 128])

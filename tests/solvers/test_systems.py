@@ -160,6 +160,7 @@ def test_slogdet_of_infinities_and_nan(cp, value, dtype):
         assert got.get().tolist() == pytest.approx(float(expected), nan_ok=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", "fdFD")
 def test_only_the_determinant_itself_overflows_or_underflows(cp, dtype):
     large = 1e30 if dtype in "fF" else 1e300
@@ -187,6 +188,7 @@ def test_the_type_of_an_empty_pseudo_inverse(cp, shape, dtype):
     assert (got.shape, got.dtype) == (expected.shape, expected.dtype)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stack", [(), (2,)])
 def test_solutions_are_in_c_order(cp, draw, stack):
     """Kernels of users take a pointer and expect no gaps between rows."""
@@ -234,6 +236,7 @@ def test_wrong_arguments(cp):
         linalg.solve(np.ones((2, 2)), np.ones(2))
 
 
+@pytest.mark.slow
 @pytest.mark.one_in(8)
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("stack", [(), (2,)])

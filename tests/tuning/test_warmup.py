@@ -8,6 +8,7 @@ import cupygemm
 from cupygemm._tuning.product import products_of
 
 
+@pytest.mark.slow
 def test_products_then_compile_nothing(run_python):
     code = """
 import os

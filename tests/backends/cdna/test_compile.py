@@ -58,6 +58,7 @@ def compilations(monkeypatch):
     return compiled
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", list(ARCHS))
 def test_kernel_of_a_problem(target):
     config = select(PROBLEM, ARCHS[target]).config
@@ -137,6 +138,7 @@ def test_no_compiler_at_all(monkeypatch):
         compile_source(SOURCE, "gfx942")
 
 
+@pytest.mark.slow
 def test_hiprtc_where_there_is_no_clang(cp, device, monkeypatch):
     if device.kind == "cuda":
         assert _compile._hiprtc() is None

@@ -107,6 +107,7 @@ def of(extents, *, align, orders, one_in=1):
     return marked
 
 
+@pytest.mark.slow
 @of(whole, align=16, orders=ORDERS)
 def test_whole_tiles(cp, device, run, config, orders):
     dtype = (BF16, F16)[configs_for("bf16", device.target).index(config) % 2]
@@ -116,6 +117,7 @@ def test_whole_tiles(cp, device, run, config, orders):
         testing.assert_gemm_exact(run(config, x1, x2, orders, out), x1, x2)
 
 
+@pytest.mark.slow
 @of(ragged, align=2, orders=ORDERS, one_in=2)
 def test_tails(cp, device, run, config, orders):
     """Rows begin at odd addresses."""

@@ -57,6 +57,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("epilogue")
 
 
+@pytest.mark.slow
 @pytest.mark.one_in(2)
 @pytest.mark.covering
 @pytest.mark.parametrize("out_dtype", ["bf16", "f32"])
@@ -70,6 +71,7 @@ def test_the_instructions_of_an_activation(activation: str, out_dtype: DType, fo
     assert counted == pytest.approx(expected, rel=0.2, abs=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("changes", [{"c": MATRIX}, {"bias": COLUMN}, {"clamp": True}], ids="".join)
 def test_the_instructions_of_other_parts(changes: dict[str, object], folder: Path) -> None:
     base = Epilogue(alpha=True)

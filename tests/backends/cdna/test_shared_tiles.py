@@ -53,6 +53,7 @@ def long_operands(cp, dtype, *, exact=True):
     return cp.asarray(x1), cp.asarray(x2), x1, x2
 
 
+@pytest.mark.slow
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("dtype", [BF16, F32, np.dtype(np.float64), np.dtype(np.int8)], ids=str)
 def test_long_k_is_selected_in_parts(cp, cdna, dtype):
@@ -66,6 +67,7 @@ def test_long_k_is_selected_in_parts(cp, cdna, dtype):
         testing.assert_gemm_exact(cupygemm.matmul(a, b, dtype=result), x1, x2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "changes",
     [{"split_k": 3}, {"split_k": 3, "atomic": True}, {"stream_k": 5}],
@@ -82,6 +84,7 @@ def test_results_in_place_and_apart(cp, forced, changes):
     assert (cp.asnumpy(wide)[:, [0, 2, 38, 79]] == 7).all()
 
 
+@pytest.mark.slow
 def test_ways_to_pass_operands_and_results(cp, forced):
     """Transposed and aliased ``out``; a batch that takes several launches, each a workspace."""
     forced(split_k=3)
@@ -108,6 +111,7 @@ def test_the_same_bits_each_time(cp, cdna):
     assert len({cp.asnumpy(result).tobytes() for result in results}) == 1
 
 
+@pytest.mark.slow
 def test_not_reproducible_is_within_the_bound(cp, cdna, forced):
     forced(split_k=7, atomic=True)
     a, b, x1, x2 = long_operands(cp, BF16, exact=False)

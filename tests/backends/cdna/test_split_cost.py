@@ -66,6 +66,7 @@ def cycles(
     return estimate(config, problem, ARCHS[target]).cycles - gaps, modelled
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", range(3))
 def test_the_cost_of_parts(cp: Any, target: str, number: int) -> None:
     """Within a quarter, each; and what the cost model likes best is 5 % off the best at most."""

@@ -368,6 +368,7 @@ def test_hopper_says_what_it_has():
         assert bool(supports_types(make_request(x, x))) == has
 
 
+@pytest.mark.slow
 def test_a_group_takes_the_configuration_that_suits_all_its_tiles():
     """Few tiles are small and many are large; deep products get a launch of their own."""
 

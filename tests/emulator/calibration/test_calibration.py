@@ -27,6 +27,7 @@ KERNELS = [("ladder.hip", f"ladder_{name}", 128, 256) for name in (*ladder.PUBLI
 KERNELS += [("turns.hip", name, 256, 64 * waves) for waves, name in turns.KERNELS.items()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("source", "name", "tile", "threads"), KERNELS)
 def test_the_kernels_multiply(source: str, name: str, tile: int, threads: int) -> None:
     """What is timed is a product: two tiles of C side by side, three tiles deep."""
@@ -52,6 +53,7 @@ def steps() -> dict[str, Figure]:
     return {figure.name: figure for figure in ladder.figures()}
 
 
+@pytest.mark.slow
 def test_the_steps_of_the_ladder_are_in_their_order(steps: dict[str, Figure]) -> None:
     speeds = [steps[name].modelled for name in ("tile", "padded", "swizzled", "buffered", "wide")]
     assert speeds == sorted(speeds)
@@ -79,6 +81,7 @@ def turned() -> list[Figure]:
     return list(turns.figures())
 
 
+@pytest.mark.slow
 def test_eight_waves_in_turns_are_above_four_that_interleave(turned: list[Figure]) -> None:
     eight, four = (
         {figure.name: figure.modelled for figure in turned if f"{waves} waves" in figure.group}

@@ -57,6 +57,7 @@ def in_memory(data: bytes) -> bytes:
     return image_at(ctypes.addressof(buffer), "gfx942")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("find", [bytes, in_memory], ids=["file", "memory"])
 def test_damage_is_refused_or_harmless(
     data: bytes, memory: Memory, find: Callable[[bytes], bytes]

@@ -147,6 +147,7 @@ def test_with_the_wait_every_seed_is_right(cp: ModuleType, program: Callable[...
             assert not program(cp, lambda first, second: second.wait_event(first.record())).any()
 
 
+@pytest.mark.slow
 def test_correct_programs_have_the_same_bits(cp: ModuleType) -> None:
     def program() -> bytes:
         a, blocking = cp.asarray(X), cp.cuda.Stream()

@@ -164,6 +164,7 @@ def test_scans_of_odd_extents_are_no_fault(cp: ModuleType, axis: int) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("k", [1, 3, 37])
 def test_a_matrix_product_says_which_results_are_undefined(cp: ModuleType, k: int) -> None:
     """An undefined element of A makes its row of the result undefined, and no other row."""

@@ -176,6 +176,7 @@ def written(inst: Instruction, file: str) -> list[int]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", ["moving", "computing", "scalar"])
 def test_what_can_change_is_marked(family: str) -> None:
     lines = {"moving": VECTOR, "computing": COMPUTING, "scalar": SCALAR}[family]

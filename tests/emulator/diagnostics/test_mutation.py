@@ -67,6 +67,7 @@ SMALL = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", SMALL)
 def test_small_kernels(name: str, tmp_path: Path) -> None:
@@ -75,6 +76,7 @@ def test_small_kernels(name: str, tmp_path: Path) -> None:
     assert report.count("caught") >= 0.6 * len(report.verdicts)
 
 
+@pytest.mark.slow
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize(("arch", "majors"), [("gfx90a", "kk"), ("gfx942", "kn"), ("gfx950", "mk")])
 def test_gemm(arch: str, majors: str, tmp_path: Path) -> None:
@@ -86,6 +88,7 @@ def test_gemm(arch: str, majors: str, tmp_path: Path) -> None:
     assert report.count("caught") >= 0.6 * len(report.verdicts)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("target", "level"), [("gfx942", "-O3"), ("gfx90a", "-O3")])
 def test_the_analysis_finds_nothing_in_what_the_compiler_made(target: str, level: str) -> None:
     analysed = 0

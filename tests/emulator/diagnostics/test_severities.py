@@ -66,6 +66,7 @@ def emulated(cp: ModuleType, device: Any) -> None:
     cp.zeros(1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("profile", [False, pytest.param(True, marks=pytest.mark.sweep)])
 @pytest.mark.parametrize("severity", SEVERITIES)
 def test_severities_inside_a_with_statement(emulated: None, severity: str, profile: bool) -> None:

@@ -346,6 +346,7 @@ def test_statuses_of_a_product(
     assert call(*beyond) == 5, "the result leaves its array"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["f2", "f4", "c8", *swept("f8", "c16")])
 def test_products_of_cupy(cp: ModuleType, dtype: str) -> None:
     a, b = operand(RNG, (5, 4), dtype), operand(RNG, (4, 6), dtype)

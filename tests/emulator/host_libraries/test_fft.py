@@ -17,6 +17,7 @@ COMPLEX = ("fft", "ifft", "fft2", "ifft2", "fftn", "ifftn", "hfft", "irfft", "ir
 REAL = ("fft", "rfft", "rfft2", "rfftn", "ihfft")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["f4", "f8", "c8", "c16"])
 def test_transforms(cp: ModuleType, dtype: str) -> None:
     array = operand(RNG, (3, 6, 5), dtype)

@@ -23,6 +23,7 @@ MARKED = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize(("program", "shown"), MARKED, ids=range(len(CASES)))
 def test_program(run_python: Callable[..., Any], program: str, shown: str) -> None:

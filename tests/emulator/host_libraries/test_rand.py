@@ -174,6 +174,7 @@ def test_sobol_is_a_van_der_corput_sequence(cp: ModuleType) -> None:
         assert abs(normal[:4095].get().mean() - 2) < 0.01
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", PSEUDO)
 def test_distributions(cp: ModuleType, kind: int) -> None:
     """Kolmogorov and Smirnov, and chi squared: fixed seeds, so that the tests cannot flicker."""

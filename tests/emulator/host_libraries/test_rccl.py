@@ -123,6 +123,7 @@ def test_a_group_of_devices_in_one_thread(run_python, device):
     assert str(run_python(GROUPS, target=f"{device.target}:3")).split()[-1] == "passed"
 
 
+@pytest.mark.slow
 def test_processes_and_the_death_of_one(device, tmp_path):
     """The survivor gets an error that names the rank; nothing hangs."""
     ended = run_ranks(PROCESS, 2, f"{device.target}:2", tmp_path)

@@ -213,6 +213,7 @@ def test_a_missing_pivot_is_told(cp: ModuleType, sparse: ModuleType, cusparse: M
         cusparse.csrilu02(sparse.csr_matrix(matrix))
 
 
+@pytest.mark.slow
 def test_solvers(cp: ModuleType, sparse: ModuleType) -> None:
     from cupyx.scipy.sparse import linalg
 

@@ -57,6 +57,7 @@ def test_masks_are_those_of_the_operands(target: str) -> None:
             assert union == mask, text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", TARGETS)
 def test_the_first_four_bytes_decide_whether_there_are_more(target: str) -> None:
     rng = random.Random(0)

@@ -108,6 +108,7 @@ of_compiled_kernels = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.slow
 @of_compiled_kernels
 @pytest.mark.parametrize("target", TARGETS)
 def test_compiled_kernels_assemble_to_the_same_bytes(

@@ -30,6 +30,7 @@ def stuck(body: str, *, grid: int = 2, order: Any = "lockstep", lds: int = 64) -
     return caught.value
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("order", ORDERS)
 def test_a_flag_in_lds_that_is_set_behind_a_barrier(order: Any) -> None:
     """Wave 1 spins; wave 0 would set the flag, but waits at a barrier for wave 1."""
@@ -108,6 +109,7 @@ def test_a_flag_in_global_memory_that_nobody_sets(order: Any) -> None:
     assert "2 waves of other workgroups do not end either" in fault.detail
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("order", ORDERS)
 def test_a_lock_that_nobody_releases(order: Any) -> None:
     """A compare-and-swap that fails, and a store of what is there, change nothing."""
@@ -120,6 +122,7 @@ def test_a_lock_that_nobody_releases(order: Any) -> None:
     assert "only behind the loops that wait" in fault.detail
 
 
+@pytest.mark.slow
 def test_a_lock_that_each_lane_takes() -> None:
     """The lane that has it goes on behind the loop, which the others do not leave."""
     body = """

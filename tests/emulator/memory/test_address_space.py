@@ -81,6 +81,7 @@ def resident_bytes() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * PAGE
 
 
+@pytest.mark.slow
 def test_blocks_that_come_and_go_cost_the_host_nothing() -> None:
     memory = Memory(1 << 30)
     for _ in range(5000):  # fills the history of what was freed

@@ -51,6 +51,7 @@ def tags(html: str) -> list[str]:
     return parser.seen
 
 
+@pytest.mark.slow
 def test_a_profile_in_a_notebook() -> None:
     pytest.importorskip("matplotlib")
     kernel = profiled(BODY)
@@ -123,6 +124,7 @@ extern "C" __global__ void k(const float* x, float* y) {
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("option", ["-g", "-gline-tables-only"])
 def test_the_call_site_of_an_inlined_helper(cp: ModuleType, device: Any, option: str) -> None:
     if not device.emulated:

@@ -189,6 +189,7 @@ extern "C" __global__ void rows(const float* x, float* y) {
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("divided", "argument", "lanes"),
     [

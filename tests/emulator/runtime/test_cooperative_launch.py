@@ -60,6 +60,7 @@ def arrays(cp: ModuleType, threads: int) -> tuple[object, object]:
 
 # 400 workgroups are more than one for each compute unit, and 1,600 waves more than run together
 # in other launches.
+@pytest.mark.slow
 @pytest.mark.parametrize(("grid", "block"), [(1, 64), (7, 128), (400, 256)])
 def test_a_grid_waits_for_itself(cp: ModuleType, launch: Launch, grid: int, block: int) -> None:
     x, y = arrays(cp, grid * block)

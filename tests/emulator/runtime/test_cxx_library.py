@@ -60,6 +60,7 @@ int main() {
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rtc", [True, pytest.param(False, marks=pytest.mark.sweep)])
 def test_a_whole_program_compiles_and_its_kernel_runs(
     rtc: bool, capsys: pytest.CaptureFixture[str]
@@ -80,6 +81,7 @@ def test_the_small_library_serves_where_it_suffices(monkeypatch: pytest.MonkeyPa
         compile_program("#include <vector>\n" + source, "a.hip", target_name="gfx942")
 
 
+@pytest.mark.slow
 def test_errors_are_the_user_s() -> None:
     source = '#include <vector>\nextern "C" __global__ void k() { wrong(); }'
     with pytest.raises(CompileError) as caught:

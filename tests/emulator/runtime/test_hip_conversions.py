@@ -47,6 +47,7 @@ def decoded(cp: ModuleType) -> dict[str, Array]:
     return dict(zip(ENCODINGS, found, strict=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("encoding", ENCODINGS)
 def test_codes_of_an_encoding(
     encoded: tuple[Array, dict[str, Array]], decoded: dict[str, Array], encoding: str

@@ -132,6 +132,7 @@ def test_reductions_with_any_operation(cp: ModuleType) -> None:
         assert (found[start : start + 32] == expected).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "function"),
     [
@@ -198,12 +199,14 @@ def test_the_leader_alone_may_set_what_lanes_shuffle(cp: ModuleType, shuffled: s
     np.testing.assert_array_equal(np.sort(counted), np.arange(counted.size))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("call", ["memcpy_async(block, y, x, 512)", "wait(block)"])
 def test_copies_of_groups_do_not_compile_and_say_why(cp: ModuleType, call: str) -> None:
     with pytest.raises(cp.cuda.compiler.CompileException, match="no asynchronous copies of groups"):
         results(cp, f"cg::{call}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("call", "remedy"),
     [

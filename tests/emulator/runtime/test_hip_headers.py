@@ -210,6 +210,7 @@ def test_vector_types(cp: ModuleType) -> None:
     np.testing.assert_array_equal(device_x.get(), (x + w) * 2 - w)
 
 
+@pytest.mark.slow
 def test_standard_headers(cp: ModuleType) -> None:
     includes = "\n".join(
         f"#include <{name}>"

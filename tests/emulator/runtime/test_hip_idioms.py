@@ -61,6 +61,7 @@ extern "C" __global__ void k(float* x, hipTextureObject_t t) { x[0] = VALUE; }
 """
 
 
+@pytest.mark.slow
 def test_textures_do_not_compile_and_say_why() -> None:
     compile_program(CHANNELS.replace("VALUE", "1"), "a.hip", target_name="gfx942", rtc=False)
     surface = "(surf2Dwrite(1, hipSurfaceObject_t(), 0, 0), 1)"
@@ -173,6 +174,7 @@ def test_bfloat16_functions(of_bfloat16: dict[str, Array], call: str) -> None:
     np.testing.assert_allclose(of_bfloat16[call], expected, rtol=2**-7)
 
 
+@pytest.mark.slow
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("name", "dtype"),

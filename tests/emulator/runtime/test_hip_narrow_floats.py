@@ -71,6 +71,7 @@ def test_every_code_is_its_number(decoded: Array, row: int) -> None:
     np.testing.assert_array_equal(decoded[row][: codes.size], codes.view(dtype).astype("f4"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("encoding", ENCODINGS, ids=[name for _, name in ENCODINGS])
 def test_pairs_and_fours_keep_their_order(cp: ModuleType, encoding: tuple[str, str]) -> None:
     """The first number has the lowest bits: 4-bit floats without gaps, others in bytes."""

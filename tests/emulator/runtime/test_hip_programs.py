@@ -57,6 +57,7 @@ def test_a_launch_may_name_a_kernel_with_commas(cp: ModuleType) -> None:
     assert (x.get() == 6).all()
 
 
+@pytest.mark.slow
 def test_a_program_may_define_what_rocm_lacks(cp: ModuleType) -> None:
     """bitsandbytes defines conversions to pairs of bf16 by the names that CUDA has for them."""
     source = """
@@ -199,6 +200,7 @@ def test_a_report_names_the_call_of_a_function_that_is_not_inlined(cp: ModuleTyp
     assert "called at kernel.cu:8: element(x, n);" in str(caught.value)
 
 
+@pytest.mark.slow
 def test_objects_are_made_and_deleted_on_the_device(cp: ModuleType) -> None:
     """Lists, arrays and objects with virtual functions; then blocks until the heap is full."""
     source = """

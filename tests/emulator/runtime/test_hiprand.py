@@ -108,6 +108,7 @@ def expected_numbers(name: str) -> np.ndarray:
     return engines.draw(np.arange(THREADS), 24)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["philox", "xorwow", "mrg"])
 def test_the_numbers_are_those_of_the_generators(cp: ModuleType, kernels: Any, name: str) -> None:
     words, reals = cp.zeros((THREADS, 5), "u4"), cp.zeros((THREADS, 6), "f4")
@@ -192,6 +193,7 @@ def poisson(mean: float, uniform: Iterator[float]) -> int:
                 return count
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "mean"),
     [
@@ -218,6 +220,7 @@ def test_poisson_numbers(cp: ModuleType, name: str, mean: float) -> None:
         assert (four == counts).all()
 
 
+@pytest.mark.slow
 def test_rocrand_has_the_same_numbers(cp: ModuleType) -> None:
     code = r"""
     #include <rocrand_kernel.h>

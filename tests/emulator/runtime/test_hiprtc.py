@@ -51,6 +51,7 @@ def test_a_program_may_define_the_integers_that_rocm_7_does_not(cp: ModuleType) 
         assert out.get().tolist() == [1 << 40]
 
 
+@pytest.mark.slow
 def test_integers_that_conflict_on_a_gpu_are_an_error(cp: ModuleType) -> None:
     source = f"#include <stdint.h>\n{OWN_INTEGERS}"
     with pytest.raises(CompileError, match="typedef redefinition with different types"):
@@ -153,6 +154,7 @@ def test_another_processor_is_refused(option: str) -> None:
         compile_program(STORE, "a", target_name="gfx942", options=[option])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "option",
     [
@@ -231,6 +233,7 @@ def test_modules_from_files(cp: ModuleType, tmp_path: Path) -> None:
         cp.RawModule(path=str(other)).get_function("store")
 
 
+@pytest.mark.slow
 def test_the_stand_in_hipcc_compiles(cp: ModuleType) -> None:
     module = cp.RawModule(code=STORE, backend="nvcc", options=("-DVALUE=6",))
     assert stored(cp, module) == [6, 6, 6]

@@ -70,6 +70,7 @@ def compilation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Compilation:
     return Compilation(tmp_path / "program", monkeypatch)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [(), ("-ffast-math", "-std=c++20")], ids=str)
 def test_the_code_is_the_same(
     compilation: Compilation, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...]
@@ -116,6 +117,7 @@ extern "C" __global__ void k(const float* x, float* y, int n) {
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damaged", [False, True])
 def test_programs_with_markers_take_precompiled_headers_too(
     compilation: Compilation, monkeypatch: pytest.MonkeyPatch, damaged: bool

@@ -55,6 +55,7 @@ def needed_symbols() -> set[tuple[str, str, str]]:
     return found
 
 
+@pytest.mark.slow
 def test_every_symbol_that_the_wheel_needs_is_there_in_its_version(cp: ModuleType) -> None:
     built = {library.soname: library for library in (libraries.HIP, *libraries.OTHERS)}
     needed = {entry for entry in needed_symbols() if entry[0] in built}

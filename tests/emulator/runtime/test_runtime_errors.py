@@ -122,6 +122,7 @@ handlers = [with_frame, lambda *a: deep(), Callable(), Callable().method,
 """
 
 
+@pytest.mark.slow
 def test_ordinary_exceptions_of_every_kind_of_handler_pass_unchanged(
     run_python: Callable[..., str],
 ) -> None:
@@ -153,11 +154,13 @@ def test_exceptions_of_the_device_itself_are_not_a_handlers() -> None:
     assert raised_by_a_handler(caught.value) is caught.value
 
 
+@pytest.mark.slow
 def test_what_a_signal_handler_raises_ends_a_launch(run_python: Callable[..., str]) -> None:
     output = run_python(f"RAISED = {RAISED}\n{INTERRUPTED}", target="gfx942")
     assert output == "".join(f"{raised}\ndone\n" for raised in RAISED)
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_a_launch(run_python: Callable[..., str]) -> None:
     script = f"""{WAITING}
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a background shell ignores it
@@ -237,6 +240,7 @@ print("sound")
 """
 
 
+@pytest.mark.slow
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize("kind", ["BaseException", "OSError", "Exception"])
 def test_calls_that_are_interrupted_at_random_leave_no_errors_behind(

@@ -139,6 +139,7 @@ def places_in_blocks(rng: np.random.Generator, size: int, base: int) -> np.ndarr
     return size * np.minimum(places, LDS_BYTES // size - 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [32, 64, 128])
 def test_records_of_blocks_stand_for_those_of_their_granules(width: int) -> None:
     codes, blocks = set(), 0

@@ -59,6 +59,7 @@ def instructions(target: str) -> Iterator[Instruction]:
                     continue
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", TARGETS)
 def test_every_vector_instruction_executes(target: str) -> None:
     seen, refused = set(), set()
