@@ -9,6 +9,7 @@
 #include "hopper/cluster.cuh"
 #include "hopper/cp_async.cuh"
 #include "hopper/dependent_launch.cuh"
+#include "hopper/element_pairs.cuh"
 #include "hopper/tf32_terms.cuh"
 
 namespace cupygemm {
@@ -45,7 +46,8 @@ copy_lines(float *to, const float *from, i64 from_line, u32 has_lines, u32 has, 
 
 } // namespace cupygemm
 
-extern "C" __global__ void __launch_bounds__(128, 3)
+// With fewer registers, some compilers keep sums in memory.
+extern "C" __global__ void __launch_bounds__(128, 2)
     cupygemm_panel_product(const cupygemm::UpdateArgs args) {
     using namespace cupygemm;
     extern __shared__ __align__(128) float dynamic_shared[];
@@ -75,12 +77,16 @@ extern "C" __global__ void __launch_bounds__(128, 3)
         copy(slab);
 
     const u32 warp_row = thread / 64 * 32, warp_column = thread / 32 % 2 * 32;
+    const u32 first_row = row0 + warp_row + g, column = column0 + warp_column + t * 2;
+    float *const first = c + first_row * args.ldc + column;
     const auto place = [&](u32 i, u32 j, u32 half) { // of two elements side by side
-        const u32 row = row0 + warp_row + 16 * i + 8 * half + g;
-        const u32 column = column0 + warp_column + 8 * j + t * 2;
-        return row < m && column < n ? c + row * args.ldc + column : nullptr;
+        return first + (16 * i + 8 * half) * args.ldc + 8 * j;
     };
-    const auto both = [&](u32 j) { return column0 + warp_column + 8 * j + t * 2 + 1 < n; };
+    const auto end = [&](u32 i, u32 j, u32 half) { // the columns from there on
+        return first_row + 16 * i + 8 * half < m
+                   ? static_cast<i32>(n - column) - 8 * static_cast<i32>(j)
+                   : 0;
+    };
     float sums[2][4][4] = {}, low[2][4][4] = {}; // (16 rows, 8 columns, element of mma.sync)
     if constexpr (!Config::replaces)
 #pragma unroll
@@ -89,9 +95,8 @@ extern "C" __global__ void __launch_bounds__(128, 3)
             for (u32 j = 0; j < 4; ++j)
 #pragma unroll
                 for (u32 half = 0; half < 2; ++half) {
-                    const float *const from = place(i, j, half);
-                    sums[i][j][2 * half] = from ? from[0] : 0;
-                    sums[i][j][2 * half + 1] = from && both(j) ? from[1] : 0;
+                    float *const two = &sums[i][j][2 * half];
+                    load_pair<Config::pairs>(place(i, j, half), end(i, j, half), two[0], two[1]);
                 }
 #pragma unroll 1
     for (u32 slab = 0; slab < slabs; ++slab) {
@@ -136,9 +141,6 @@ extern "C" __global__ void __launch_bounds__(128, 3)
         for (u32 j = 0; j < 4; ++j)
 #pragma unroll
             for (u32 half = 0; half < 2; ++half)
-                if (float *const to = place(i, j, half)) {
-                    to[0] = sums[i][j][2 * half];
-                    if (both(j))
-                        to[1] = sums[i][j][2 * half + 1];
-                }
+                store_pair<Config::pairs>(place(i, j, half), end(i, j, half), sums[i][j][2 * half],
+                                          sums[i][j][2 * half + 1]);
 }

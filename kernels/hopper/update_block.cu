@@ -1,12 +1,13 @@
 // Subtracts a product of a few columns, C -= A B, inside a panel of fp64, by mma.sync.
 //
-// The interface is that of common/solvers/panel_update.hpp, for k up to 32, matrices whose columns
-// are adjacent, and rows that begin at multiples of 16 bytes. A thread block computes a tile of 64
-// x 64, and each of its four warps a quarter. All of k is copied at once, and C is loaded
-// meanwhile.
+// The interface is that of common/solvers/panel_update.hpp, for k up to `depth`, matrices whose
+// columns are adjacent, and rows of A and B that begin at multiples of 16 bytes. A thread block
+// computes a tile of 64 x 64, and each of its four warps a quarter. All of k is copied at once, and
+// C is loaded meanwhile.
 #include "common/solvers/update_args.hpp"
 #include "hopper/cluster.cuh"
 #include "hopper/dependent_launch.cuh"
+#include "hopper/element_pairs.cuh"
 #include "hopper/tile_operand.cuh"
 
 namespace cupygemm {
@@ -14,12 +15,12 @@ namespace cupygemm {
 constexpr u32 tile = 64, depth = Config::depth, threads = 128;
 using Left = TileOperand<double, tile, depth, false, 2, threads>;
 using Right = TileOperand<double, tile, depth, true, 2, threads>; // B^T, whose rows are B's columns
-static_assert(sizeof(double) * (Left::elements + Right::elements) == Config::shared_bytes,
-              "the launcher must know the shared memory");
+static_assert(sizeof(double) * (Left::elements + Right::elements) <= Config::shared_bytes,
+              "both operands must fit in shared memory");
 
 } // namespace cupygemm
 
-extern "C" __global__ void __launch_bounds__(128)
+extern "C" __global__ void __launch_bounds__(128, 4)
     cupygemm_update_block(const cupygemm::UpdateArgs args) {
     using namespace cupygemm;
     extern __shared__ __align__(128) double dynamic_shared[];
@@ -38,10 +39,15 @@ extern "C" __global__ void __launch_bounds__(128)
 
     const u32 warp_row = thread / 64 * 32, warp_column = thread / 32 % 2 * 32;
     double *const c = reinterpret_cast<double *>(args.c) + matrix * args.c_stride;
+    const u32 first_row = row0 + warp_row + lane / 4, column = column0 + warp_column + lane % 4 * 2;
+    double *const first = c + first_row * args.ldc + column;
     const auto place = [&](u32 i, u32 j, u32 half) { // of two elements side by side
-        const u32 row = row0 + warp_row + 16 * i + 8 * half + lane / 4;
-        const u32 column = column0 + warp_column + 8 * j + lane % 4 * 2;
-        return row < m && column < n ? c + row * args.ldc + column : nullptr;
+        return first + (16 * i + 8 * half) * args.ldc + 8 * j;
+    };
+    const auto end = [&](u32 i, u32 j, u32 half) { // the columns from there on
+        return first_row + 16 * i + 8 * half < m
+                   ? static_cast<i32>(n - column) - 8 * static_cast<i32>(j)
+                   : 0;
     };
     double sums[2][4][4]; // (16 rows, 8 columns, element of mma.sync)
 #pragma unroll
@@ -50,14 +56,12 @@ extern "C" __global__ void __launch_bounds__(128)
         for (u32 j = 0; j < 4; ++j)
 #pragma unroll
             for (u32 half = 0; half < 2; ++half) {
-                const double *const from = place(i, j, half);
-                const bool both = from && column0 + warp_column + 8 * j + lane % 4 * 2 + 1 < n;
-                sums[i][j][2 * half] = from ? from[0] : 0;
-                sums[i][j][2 * half + 1] = both ? from[1] : 0;
+                double *const two = &sums[i][j][2 * half];
+                load_pair<Config::pairs>(place(i, j, half), end(i, j, half), two[0], two[1]);
             }
     copy_async_wait<0>();
     block_sync(threads); // both operands are in shared memory
-#pragma unroll
+#pragma unroll 1         // longer code would take longer to be fetched
     for (u32 k0 = 0; k0 < depth; k0 += 8) {
         Fragment x[4], y[4];
 #pragma unroll
@@ -78,9 +82,6 @@ extern "C" __global__ void __launch_bounds__(128)
         for (u32 j = 0; j < 4; ++j)
 #pragma unroll
             for (u32 half = 0; half < 2; ++half)
-                if (double *const to = place(i, j, half)) {
-                    to[0] = sums[i][j][2 * half];
-                    if (column0 + warp_column + 8 * j + lane % 4 * 2 + 1 < n)
-                        to[1] = sums[i][j][2 * half + 1];
-                }
+                store_pair<Config::pairs>(place(i, j, half), end(i, j, half), sums[i][j][2 * half],
+                                          sums[i][j][2 * half + 1]);
 }

@@ -15,12 +15,13 @@ from tests.hopper_model.device import HostKernel, Model
 
 @pytest.mark.parametrize(("m", "n", "k"), [(70, 33, 160), (5, 3, 7)])
 @pytest.mark.parametrize("replaces", [True, False])
-def test_a_product_of_blocks(m, n, k, replaces):
+@pytest.mark.parametrize("pitch", [37, 38])
+def test_a_product_of_blocks(m, n, k, replaces, pitch):
     """It is as exact as sums of float32: with one term of each number, errors exceed 1e-3."""
     generator, batches = np.random.default_rng(m), 2
     a, b, c = (
         generator.standard_normal(shape).astype("f")
-        for shape in ((batches, m, k + 4 - k % 4), (batches, k, 36), (batches, m, 37))
+        for shape in ((batches, m, k + 4 - k % 4), (batches, k, 36), (batches, m, pitch))
     )
     product = a[..., :k].astype("d") @ b[..., :n].astype("d")
     expected = c.astype("d")
@@ -45,20 +46,23 @@ def test_what_is_subtracted_from_does_not_lose_bits_of_one_sign():
 def multiply(a, b, c, extents, *, replaces):
     """Store products of blocks in C, or subtract them, for stacks of C-contiguous matrices."""
     m, n, k = extents
+    stages = 4 if k > 32 else 2
+    shared_bytes = updates.product_bytes(stages)
     constants = {
         "threads": 128,
         "depth": 32,
-        "stages": updates.PRODUCT_STAGES,
+        "stages": stages,
         "replaces": replaces,
-        "shared_bytes": updates.PRODUCT_BYTES,
+        "pairs": c.shape[2] % 2 == 0,
+        "shared_bytes": shared_bytes,
     }
     text = kernels.source(PANEL_PRODUCT, "f", constants)
     strides = (a.shape[2], 1, b.shape[2], c.shape[2], a[0].size, b[0].size, c[0].size)
     places = (each.ctypes.data for each in (a, b, c))
     packed = struct.pack(PANEL_PRODUCT.arguments, *places, *strides, m, n, k, 0)
     kernel = HostKernel(Model(), text, PANEL_PRODUCT.entry)
-    kernel.max_dynamic_shared_size_bytes = updates.PRODUCT_BYTES
+    kernel.max_dynamic_shared_size_bytes = shared_bytes
     argument = ctypes.create_string_buffer(packed, len(packed))
     tiles = -(-m // 64) * -(-n // 64)
     grid = (tiles, len(a), 1)
-    kernel.launch(grid, (128, 1, 1), updates.PRODUCT_BYTES, ctypes.addressof(argument))
+    kernel.launch(grid, (128, 1, 1), shared_bytes, ctypes.addressof(argument))

@@ -13,15 +13,21 @@ from cupygemm._solvers.common import kernels, updates
 from tests.hopper_model.device import HostKernel, Model
 
 
-@pytest.mark.parametrize(("m", "n", "k"), [(70, 33, 32), (5, 3, 7)])
-def test_a_block_of_the_same_matrix_is_updated(m, n, k):
+@pytest.mark.parametrize(
+    ("m", "n", "k", "depth", "column"),
+    [(70, 34, 32, 32, 34), (70, 34, 16, 16, 34), (70, 33, 32, 32, 34), (5, 2, 7, 16, 35)],
+)
+def test_a_block_of_the_same_matrix_is_updated(m, n, k, depth, column):
+    """Pairs of elements of C are aligned or not, and the last one may be half of a pair."""
     pitch = 208
     a = np.random.default_rng(m).standard_normal((140, pitch))
-    left, right, target = (10, 0), (100, 144), (10, 34)
+    left, right, target = (10, 0), (100, 144), (10, column)
     expected = a.copy()
-    expected[10 : 10 + m, 34 : 34 + n] -= a[10 : 10 + m, :k] @ a[100 : 100 + k, 144 : 144 + n]
+    product = a[10 : 10 + m, :k] @ a[100 : 100 + k, 144 : 144 + n]
+    expected[10 : 10 + m, column : column + n] -= product
     shared_bytes = 8 * updates.BLOCK_ELEMENTS
-    constants = {"threads": 128, "depth": 32, "shared_bytes": shared_bytes}
+    constants = {"threads": 128, "depth": depth, "pairs": column % 2 == 0}
+    constants["shared_bytes"] = shared_bytes
     text = kernels.source(UPDATE_BLOCK, "d", constants)
     places = [a.ctypes.data + 8 * (row * pitch + column) for row, column in (left, right, target)]
     strides = (pitch, 1, pitch, pitch, 0, 0, 0)

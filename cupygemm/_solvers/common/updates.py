@@ -14,11 +14,17 @@ from cupygemm._solvers.common.matrices import Layout, Matrices
 
 _TILE, _THREADS = 64, 256
 _DEPTH, _PAD, _VECTOR_BYTES = 32, 4, 16
+_DEPTHS_OF_BLOCK = (16, _DEPTH)
 BLOCK_ELEMENTS = _TILE * (_DEPTH + _PAD) + _DEPTH * (_TILE + _PAD)
-"""The elements of a workgroup's operands in shared memory."""
-PRODUCT_STAGES = 4
-PRODUCT_BYTES = 4 * PRODUCT_STAGES * (_TILE * (_DEPTH + 4) + _DEPTH * (_TILE + 8))
-"""The slabs of both operands that products of float32 hold in shared memory, and their bytes."""
+"""The elements of a workgroup's operands in shared memory, for the largest depth.
+
+Workgroups of smaller depths have as many, so that none finds room beside a panel that is alone.
+"""
+_STAGES_OF_PRODUCT = (2, 4)
+"""The slabs of both operands that products of float32 hold in shared memory, if k is one or more.
+
+Code that copies slabs ahead takes time to be fetched, even where there are none.
+"""
 Position = tuple[int, int]
 Place = tuple[int, int, int]
 """The address of a block, and the elements from a row and from a matrix to the next."""
@@ -50,7 +56,11 @@ def panel_update(
     places = a.address(*left), a.address(*right), a.address(*target)
     aligned = not any(address % _VECTOR_BYTES for address in places[:2])
     if aligned and not hermitian and k <= _DEPTH and has_tile_kernels(a.dtype):
-        launch = _load_block(a) if a.dtype.char == "d" else _load_product(replaces=False)
+        pairs = _has_pairs(places[2], a.pitch, a.stride, a.dtype)
+        if a.dtype.char == "d":
+            launch = _load_block(a, k, pairs=pairs)
+        else:
+            launch = _load_product(k, replaces=False, pairs=pairs)
     else:
         launch = _load(a.dtype, hermitian=hermitian)
     arguments = (
@@ -101,7 +111,7 @@ def block_product(
     """
     m, n, k = extents
     if not exact and dtype.char == "f" and has_tile_kernels(dtype):
-        launch = _load_product(replaces=not subtract)
+        launch = _load_product(k, replaces=not subtract, pairs=_has_pairs(*target, dtype))
     else:
         launch = _load(dtype, hermitian=False, replaces=not subtract)
     arguments = (
@@ -123,23 +133,35 @@ def block_product(
     return Call(launch, (-(-m // _TILE) * -(-n // _TILE), batches), arguments)
 
 
-def _load_block(a: Matrices | Layout) -> Launch:
-    """Return the kernel that multiplies by mma.sync."""
-    return load(
-        UPDATE_BLOCK, a.dtype, 128, depth=_DEPTH, shared_bytes=BLOCK_ELEMENTS * a.dtype.itemsize
-    )
+def _has_pairs(address: int, row: int, matrix: int, dtype: np.dtype[Any]) -> bool:
+    """Tell whether two elements of a row of a block can be loaded at once from each even one on."""
+    return address % (2 * dtype.itemsize) == 0 and row % 2 == 0 and matrix % 2 == 0
 
 
-def _load_product(*, replaces: bool) -> Launch:
-    """Return the kernel that multiplies tf32 terms by mma.sync."""
+def _load_block(a: Matrices | Layout, k: int, *, pairs: bool) -> Launch:
+    """Return the kernel that multiplies `k` columns of float64 by mma.sync."""
+    depth = min(depth for depth in _DEPTHS_OF_BLOCK if k <= depth)
+    shared_bytes = BLOCK_ELEMENTS * a.dtype.itemsize
+    return load(UPDATE_BLOCK, a.dtype, 128, depth=depth, pairs=pairs, shared_bytes=shared_bytes)
+
+
+def product_bytes(stages: int) -> int:
+    """Return the bytes of some slabs of both operands of a product of float32."""
+    return 4 * stages * (_TILE * (_DEPTH + 4) + _DEPTH * (_TILE + 8))
+
+
+def _load_product(k: int, *, replaces: bool, pairs: bool) -> Launch:
+    """Return the kernel that multiplies `k` columns of tf32 terms by mma.sync."""
+    stages = _STAGES_OF_PRODUCT[k > _DEPTH]
     return load(
         PANEL_PRODUCT,
         np.dtype("f"),
         128,
         depth=_DEPTH,
-        stages=PRODUCT_STAGES,
+        stages=stages,
         replaces=replaces,
-        shared_bytes=PRODUCT_BYTES,
+        pairs=pairs,
+        shared_bytes=product_bytes(stages),
     )
 
 
