@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,7 @@ from cupygemm._request.arrays import Array
 from cupygemm._request.keywords import common_keywords
 from cupygemm._solvers.common import small
 from cupygemm._solvers.common.errors import fetch, raise_singular
-from cupygemm._solvers.common.matrices import Matrices, augment, augmented_shape
+from cupygemm._solvers.common.matrices import augmented_shape
 from cupygemm._solvers.lu import lu
 from cupygemm._solvers.lu.swaps import permutation
 from cupygemm._solvers.operands import square_matrices
@@ -67,11 +66,10 @@ def _inverse(a: Array, dtype: np.dtype[Any]) -> Array:
     import cupy
 
     n = a.shape[-1]
-    columns, first = augmented_shape(n, n, dtype)
+    _, first = augmented_shape(n, n, dtype)
 
-    def work(system: Matrices) -> tuple[lu.LuFactors, Array]:
-        found = lu.factor(system, columns=n, identity=first, keeps_l=False)
-        substitute(system, (0, 0), n, system, (0, first), n, lower=False)
+    def work(found: lu.LuFactors) -> tuple[lu.LuFactors, Array]:
+        substitute(found.lu, (0, 0), n, found.lu, (0, first), n, lower=False)
         # What is there is A^-1 P^-1.
         return found, permutation(found.pivots, inverse=True)[:, None]
 
@@ -83,11 +81,4 @@ def _inverse(a: Array, dtype: np.dtype[Any]) -> Array:
         raise_singular("inv", fetch(factors.info))
         return inverse
 
-    return lu.repeated(
-        "inv",
-        (math.prod(a.shape[:-2]), n, columns),
-        dtype,
-        lambda system: augment(system, a, cupy.eye(n, dtype=dtype)),
-        work,
-        use,
-    )
+    return lu.repeated("inv", a, cupy.eye(n, dtype=dtype), dtype, work, use, identity=True)

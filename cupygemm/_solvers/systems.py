@@ -21,9 +21,7 @@ from cupygemm._solvers.common.errors import (
     unchecked,
 )
 from cupygemm._solvers.common.matrices import (
-    Matrices,
     adjoint,
-    augment,
     augmented_shape,
     copied,
     readable,
@@ -268,11 +266,10 @@ def _solve(
         require_finite(finite)
         raise_singular(function, failed)
         return result
-    batches, (columns, first) = math.prod(stack), augmented_shape(n, k, dtype)
+    columns, first = augmented_shape(n, k, dtype)
 
-    def work(system: Matrices) -> _lu.LuFactors:
-        found = _lu.factor(system, columns=n, keeps_l=False)
-        substitute(system, (0, 0), n, system, (0, first), k, lower=False)
+    def work(found: _lu.LuFactors) -> _lu.LuFactors:
+        substitute(found.lu, (0, 0), n, found.lu, (0, first), k, lower=False)
         return found
 
     def use(found: _lu.LuFactors) -> Array:
@@ -280,14 +277,7 @@ def _solve(
         raise_singular(function, fetch(found.info, finite))
         return x.reshape(shape)
 
-    return _lu.repeated(
-        ("solve", k),
-        (batches, n, columns),
-        dtype,
-        lambda system: augment(system, a, b),
-        work,
-        use,
-    )
+    return _lu.repeated("solve", a, b, dtype, work, use)
 
 
 def _sign_and_diagonal(function: str, a: Any) -> tuple[Array, Array, tuple[int, ...]]:

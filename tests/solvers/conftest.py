@@ -32,6 +32,7 @@ def small_blocks(monkeypatch):
             vector=4,
             ahead=4,
             beside_lu=300,
+            begun_early=0,
             after=3,
             ahead_of_qr=4,
             formed_beside=30,

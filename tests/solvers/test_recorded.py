@@ -42,6 +42,7 @@ def test_repeated_systems(cp, draw, cases, columns):
     found = [linalg.solve(cp.asarray(a), cp.asarray(b)) for a, b in values]
     (case,) = cases.values()
     assert case.graphs
+    assert all(each.beginning for each in case.graphs.values())
     for x, (a, b) in zip(found, values, strict=True):
         assert_like(x, np.linalg.solve(a, b), factor=20000)
     _, b = values[0]

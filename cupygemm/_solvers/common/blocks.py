@@ -97,6 +97,9 @@ class Limits:
         graph when it is repeated. Larger ones take the device longer than the host.
     most_recorded_of_lu : int
         The same for a system whose LU factorisation is recorded.
+    begun_early : int
+        The fewest bytes of a matrix whose first panel is factored beside the copy of the others. To
+        launch a second graph takes about as long as to copy half as many.
     spared : int
         The compute units that such an update leaves to the panel, and to the updates inside it.
     spared_of_qr : int
@@ -144,6 +147,7 @@ class Limits:
     recorded: int = 512
     most_recorded: int = 1 << 27
     most_recorded_of_lu: int = 1 << 29
+    begun_early: int = 1 << 28
     spared: int = 24
     spared_of_qr: int = 16
     spared_of_short_panel: int = 12

@@ -167,7 +167,7 @@ def augmented_shape(n: int, k: int, dtype: np.dtype[Any]) -> tuple[int, int]:
     return first + k, first
 
 
-def augment(made: Matrices, a: Array, b: Array) -> None:
+def augment(made: Matrices, a: Array, b: Array, first: int = 0) -> None:
     """Store matrices and right-hand sides.
 
     Parameters
@@ -176,13 +176,21 @@ def augment(made: Matrices, a: Array, b: Array) -> None:
         Of the extents of `augmented_shape`.
     a, b : cupy.ndarray
         (..., n, n) and (..., n, k).
+    first : int
+        The first column of the matrices to store; the ones before are stored already.
     """
     n, k = b.shape[-2:]
-    first = made.n - k
-    made.array[:, :, :n] = a.reshape(-1, n, n)
-    if n < first:
-        made.array[:, :, n:first] = 0
-    made.array[:, :, first : made.n] = b.reshape(-1, n, k)
+    start = made.n - k
+    store_columns(made, a, range(first, n))
+    if n < start:
+        made.array[:, :, n:start] = 0
+    made.array[:, :, start : made.n] = b.reshape(-1, n, k)
+
+
+def store_columns(made: Matrices, a: Array, columns: range) -> None:
+    """Store some columns of matrices (..., n, n) in place."""
+    across = slice(columns.start, columns.stop)
+    made.array[:, :, across] = a.reshape(-1, *a.shape[-2:])[:, :, across]
 
 
 def adjoint(a: Array) -> Array:

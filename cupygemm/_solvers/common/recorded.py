@@ -10,6 +10,12 @@ calls repeat; the block is free between calls.
 
     block   | input | V | sums | ... | factors |     each allocation, at a place of its own
             | input | V |  T   | ... | result  |     places are taken again, as by the pool
+
+Work may begin before all of its input is stored. Its beginning is then a graph of its own, which is
+launched on the side stream::
+
+    current stream   | store the first part | store the rest                | the rest of the work
+    side stream                             | what needs only the first part |
 """
 
 from __future__ import annotations
@@ -18,10 +24,11 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from cupygemm._backends.device import current_device
 from cupygemm._solvers.common import blocks
+from cupygemm._solvers.common.ahead import beside
 from cupygemm._solvers.common.errors import is_capturing
 from cupygemm._solvers.common.products import as_if_recorded
 
@@ -110,10 +117,29 @@ def _allocator(
     return allocated
 
 
+class Beginning(NamedTuple):
+    """The beginning of some work, which needs a part of the input.
+
+    Attributes
+    ----------
+    fill : callable
+        Takes an input, and stores that part.
+    work : callable
+        Takes an input, and returns what the rest of the work takes instead of it.
+    """
+
+    fill: Callable[[Any], object]
+    work: Callable[[Any], Any]
+
+
 @dataclass(frozen=True)
 class _Graph(Generic[Input, Result]):
-    """A graph of the work on an input, whose memory may be somebody else's between calls."""
+    """Graphs of the work on an input, whose memory may be somebody else's between calls.
 
+    The beginning of the work has a graph if the work has a beginning.
+    """
+
+    beginning: Any
     graph: Any
     given: Input
     result: Result
@@ -161,11 +187,12 @@ def repeatable(
     key: tuple[Hashable, ...],
     prepare: Callable[[], Input],
     fill: Callable[[Input], object],
-    work: Callable[[Input], Result],
+    work: Callable[[Any], Result],
     use: Callable[[Result], Any],
     *,
     pays: bool,
     kept: list[Any] | None = None,
+    beginning: Beginning | None = None,
 ) -> Any:
     """Return ``use(work(given))`` of a prepared and filled input.
 
@@ -188,35 +215,42 @@ def repeatable(
         nothing is recorded.
     kept : list, optional
         Gets what holds the memory of the result, which then need not be copied by `use`.
+    beginning : Beginning, optional
+        What is done before `work`, which takes its result instead of the input. A graph of it runs
+        beside `fill`, which then stores the rest of the input.
     """
     if not pays:
-        return _at_once(prepare, fill, work, use)
+        return use(_done(prepare(), fill, work, beginning))
     with as_if_recorded():
         if is_capturing():
-            return _at_once(prepare, fill, work, use)
+            return use(_done(prepare(), fill, work, beginning))
         on_device = (*key, current_device(), blocks.LIMITS)
-        return _repeated(on_device, prepare, fill, work, use, kept)
+        return _repeated(on_device, prepare, fill, work, use, kept, beginning)
 
 
-def _at_once(
-    prepare: Callable[[], Input],
+def _done(
+    given: Input,
     fill: Callable[[Input], object],
-    work: Callable[[Input], Result],
-    use: Callable[[Result], Any],
-) -> Any:
-    """Do as `repeatable`, without a graph."""
-    given = prepare()
+    work: Callable[[Any], Result],
+    beginning: Beginning | None,
+) -> Result:
+    """Store an input and return the result of the work, without a graph."""
+    if beginning is None:
+        fill(given)
+        return work(given)
+    beginning.fill(given)
     fill(given)
-    return use(work(given))
+    return work(beginning.work(given))
 
 
 def _repeated(
     key: Hashable,
     prepare: Callable[[], Input],
     fill: Callable[[Input], object],
-    work: Callable[[Input], Result],
+    work: Callable[[Any], Result],
     use: Callable[[Result], Any],
     kept: list[Any] | None,
+    beginning: Beginning | None,
 ) -> Any:
     """Do as `repeatable`: the first call finds out the memory, and later ones launch a graph."""
     from cupy.cuda import get_allocator, using_allocator
@@ -226,9 +260,7 @@ def _repeated(
     if case is None:
         places = _Places()
         with using_allocator(_allocator(places, allocate)):
-            given = prepare()
-            fill(given)
-            result = work(given)
+            result = _done(prepare(), fill, work, beginning)
         cases[key] = _Case(places.size + places.size // _SPARE)
         if len(cases) > _MOST_CASES:
             cases.popitem(last=False)
@@ -237,11 +269,16 @@ def _repeated(
     block = None if case.fails else _block(allocate, case.size)
     found = None
     if block is not None:
-        found = case.graphs.get(block.ptr) or _record(case, block, prepare, work)
+        found = case.graphs.get(block.ptr) or _record(case, block, prepare, work, beginning)
     if found is None:
         del block
-        return _at_once(prepare, fill, work, use)
-    fill(found.given)
+        return use(_done(prepare(), fill, work, beginning))
+    if beginning is None:
+        fill(found.given)
+    else:
+        beginning.fill(found.given)
+        with beside(found.beginning.launch):
+            fill(found.given)
     found.graph.launch()
     if kept is not None:
         kept.append(block)
@@ -260,7 +297,8 @@ def _record(
     case: _Case[Input, Result],
     block: Any,
     prepare: Callable[[], Input],
-    work: Callable[[Input], Result],
+    work: Callable[[Any], Result],
+    beginning: Beginning | None,
 ) -> _Graph[Input, Result] | None:
     """Record the work in a block, and keep the graph; None if that is not possible."""
     from cupy.cuda import get_allocator, using_allocator
@@ -272,16 +310,25 @@ def _record(
         try:
             given = prepare()
             with stream:
-                stream.begin_capture()
-                try:
-                    result = work(given)
-                finally:
-                    graph = stream.end_capture()
+                first, begun = None, given
+                if beginning is not None:
+                    first, begun = _captured(stream, beginning.work, given)
+                graph, result = _captured(stream, work, begun)
         except (MemoryError, RuntimeError):  # the driver records not everything
             case.fails = True
             return None
-    case.graphs[block.ptr] = made = _Graph(graph, given, result)
+    case.graphs[block.ptr] = made = _Graph(first, graph, given, result)
     return made
+
+
+def _captured(stream: Any, work: Callable[[Any], Any], given: Any) -> tuple[Any, Any]:
+    """Record some work on a stream, which is the current one. Return its graph and its result."""
+    stream.begin_capture()
+    try:
+        result = work(given)
+    finally:
+        graph = stream.end_capture()
+    return graph, result
 
 
 def _stream() -> Any:

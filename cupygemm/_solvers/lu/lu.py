@@ -19,6 +19,7 @@ Nothing waits for the host; the pivots and the first column without a pivot stay
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -27,10 +28,16 @@ import numpy as np
 
 from cupygemm._request.arrays import Array
 from cupygemm._solvers.common import blocks, small
-from cupygemm._solvers.common.matrices import Matrices, empty
+from cupygemm._solvers.common.matrices import (
+    Matrices,
+    augment,
+    augmented_shape,
+    empty,
+    store_columns,
+)
 from cupygemm._solvers.common.products import Rounding, adds_in_place, usual
-from cupygemm._solvers.common.recorded import is_host_bound, repeatable
-from cupygemm._solvers.lu.steps import Factorisation
+from cupygemm._solvers.common.recorded import Beginning, is_host_bound, repeatable
+from cupygemm._solvers.lu.steps import Factorisation, panels_of
 
 Result = TypeVar("Result")
 
@@ -80,45 +87,101 @@ def factor(
         Whether L is wanted. Otherwise, rows of L are not swapped any more once all updates have
         read them.
     """
-    import cupy
-
     rounding = usual(a.dtype) if rounding is None else rounding
     k = min(a.m, a.n if columns is None else columns)
-    pivots = cupy.empty((a.batches, k), "int32")
-    info = cupy.zeros(a.batches, "int32")
+    started = _started(a, k, rounding, identity, keeps_l=keeps_l)
     if a.m == a.n == k and small.is_whole(k, a.dtype):
-        small.factor_lu(a, pivots, info)
-        return LuFactors(a, pivots, info)
-    Factorisation(a, pivots, info, rounding, identity, keeps_l).run()
-    return LuFactors(a, pivots, info)
+        small.factor_lu(a, started.pivots, started.info)
+        return LuFactors(a, started.pivots, started.info)
+    started.begin()
+    return _finished(started)
+
+
+def _finished(started: Factorisation) -> LuFactors:
+    """Return the factors of matrices whose first panel is factored."""
+    started.finish()
+    return LuFactors(started.a, started.pivots, started.info)
 
 
 def repeated(
     key: Hashable,
-    shape: tuple[int, int, int],
+    a: Array,
+    b: Array,
     dtype: np.dtype[Any],
-    fill: Callable[[Matrices], object],
-    work: Callable[[Matrices], Result],
+    work: Callable[[LuFactors], Result],
     use: Callable[[Result], Any],
+    *,
+    identity: bool = False,
 ) -> Any:
-    """Return ``use(work(system))``, which a graph may compute if it is repeated (recorded.py).
+    """Factor matrices beside right-hand sides, which a graph may do if it is repeated.
+
+    The first panel of a matrix is factored beside the storing of its other columns (recorded.py).
 
     Parameters
     ----------
     key : hashable
         Of the work, but for what the next arguments say.
-    shape : tuple of int
-        Matrices, and their rows and columns, those of right-hand sides among them.
+    a, b : cupy.ndarray
+        (..., n, n), and (..., n, k) or (n, k).
     dtype : numpy.dtype
-    fill : callable
-        Stores the system.
+        Of the system.
     work : callable
-        Factors it, and what follows.
+        Takes the factors, and does what follows.
     use : callable
-        Makes what is returned of the result, in memory of its own.
+        Makes what is returned of the result of `work`, in memory of its own.
+    identity : bool
+        Whether `b` is an identity.
+
+    Returns
+    -------
+    object
+        ``use(work(factors))``.
     """
+    n, k = b.shape[-2:]
+    columns, first = augmented_shape(n, k, dtype)
+    shape = math.prod(a.shape[:-2]), n, columns
     limits = blocks.LIMITS
     is_small = is_host_bound(shape, limits.most_recorded_of_lu, limits.whole + 1)
     pays = is_small and adds_in_place(dtype, usual(dtype))
-    prepare = functools.partial(empty, *shape, dtype)
-    return repeatable(("lu", key, shape, dtype), prepare, fill, work, use, pays=pays)
+    is_long = shape[0] == 1 and n * n * dtype.itemsize >= limits.begun_early
+    is_divided = is_long and n > limits.tail  # else, the first panel is the only one
+
+    def store_first(system: Matrices) -> None:
+        store_columns(system, a, _first(system, n))
+
+    def store(system: Matrices) -> None:
+        augment(system, a, b, _first(system, n).stop if is_divided else 0)
+
+    def begun(system: Matrices) -> Factorisation:
+        started = _started(system, n, usual(dtype), first if identity else None, keeps_l=False)
+        started.begin()
+        return started
+
+    def finished(started: Factorisation) -> Result:
+        return work(_finished(started))
+
+    return repeatable(
+        ("lu", key, identity, shape, dtype),
+        functools.partial(empty, *shape, dtype),
+        store,
+        finished if is_divided else lambda system: finished(begun(system)),
+        use,
+        pays=pays,
+        beginning=Beginning(store_first, begun) if is_divided else None,
+    )
+
+
+def _first(a: Matrices, k: int) -> range:
+    """Return the columns of the first panel."""
+    return next(panels_of(a, k))
+
+
+def _started(
+    a: Matrices, k: int, rounding: Rounding, identity: int | None, *, keeps_l: bool
+) -> Factorisation:
+    """Return a factorisation of the first `k` columns, of which nothing is done yet."""
+    import cupy
+
+    pivots = cupy.empty((a.batches, k), "int32")
+    info = cupy.zeros(a.batches, "int32")
+    return Factorisation(a, pivots, info, rounding, identity, keeps_l)

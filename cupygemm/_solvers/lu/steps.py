@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -59,11 +59,14 @@ class Factorisation:
     _unapplied: range = range(0)
     """The columns of the last panel that are not applied yet to those of the next one."""
 
-    def run(self) -> None:
-        """Factor the matrices."""
-        panels = self._panels()
-        self._factor(panels[0])
-        self._unapplied = panels[0]
+    def begin(self) -> None:
+        """Factor the first panel."""
+        self._unapplied = next(panels_of(self.a, self._k))
+        self._factor(self._unapplied)
+
+    def finish(self) -> None:
+        """Do what follows the factorisation of the first panel."""
+        panels = list(panels_of(self.a, self._k))
         all_steps = list(steps(panels, self.a.n, self._group()))
         for step, next_step in itertools.zip_longest(all_steps, all_steps[1:]):
             if self._changed(step.panel) == range(self.a.n):
@@ -118,20 +121,6 @@ class Factorisation:
         factored = early[-1].panels.stop if early else following.start
         self._unapplied = range(factored, following.stop)
 
-    def _panels(self) -> list[range]:
-        """Return the columns that are factored before the others are updated."""
-        a, k = self.a, self._k
-        outer = outer_width(k, lu_panel_blocks(a, max(a.m, 1)).width)
-        panels: list[range] = []
-        first = 0
-        while first < k:
-            if self._is_tail(range(first, k)):
-                return [*panels, range(first, k)]
-            is_wide = outer == blocks.LIMITS.outer and a.n - first >= blocks.LIMITS.wide
-            panels.append(range(first, min(first + outer * (1 + is_wide), k)))
-            first = panels[-1].stop
-        return panels
-
     @property
     def _k(self) -> int:
         """The number of pivots."""
@@ -146,12 +135,6 @@ class Factorisation:
             return blocks.LIMITS.group_of_reals
         return blocks.LIMITS.group
 
-    def _is_tail(self, panel: range) -> bool:
-        """Tell whether each block of a panel updates all columns behind it, up to the last."""
-        a, k = self.a, self._k
-        extents = a.m - panel.start, k - panel.start
-        return a.batches == 1 and panel.stop == k and max(extents) <= blocks.LIMITS.tail
-
     def _changed(self, panel: range) -> range:
         """Return the columns to which a panel is applied while it is factored.
 
@@ -159,7 +142,7 @@ class Factorisation:
         the columns on the left.
         """
         few = self.identity is None and self.a.n - self._k <= blocks.LIMITS.few
-        return range(self.a.n) if few and self._is_tail(panel) else panel
+        return range(self.a.n) if few and _is_tail(self.a, self._k, panel) else panel
 
     def _swapped(self, step: LuStep) -> range:
         """Return the columns whose rows a step swaps.
@@ -213,7 +196,7 @@ class Factorisation:
         ends : list, optional
             Gets the event behind the factorisation of each of them.
         """
-        if self._is_tail(panel):
+        if _is_tail(self.a, self._k, panel):
             changed = self._changed(panel)
             factor_panel(self.a, self.pivots, self.info, panel, columns=changed)
             return
@@ -263,6 +246,24 @@ class Factorisation:
             of_panels = slice(panels.start, panels.stop)
             left, right = a.block(rows, of_panels), a.block(of_panels, across)
             subtract_product(left, right, a.block(rows, across), self.rounding)
+
+
+def panels_of(a: Matrices, k: int) -> Iterator[range]:
+    """Yield the columns of each panel of a factorisation of the first `k` columns."""
+    outer = outer_width(k, lu_panel_blocks(a, max(a.m, 1)).width)
+    first = 0
+    while first < k:
+        is_wide = outer == blocks.LIMITS.outer and a.n - first >= blocks.LIMITS.wide
+        end = min(first + outer * (1 + is_wide), k)
+        panel = range(first, k if _is_tail(a, k, range(first, k)) else end)
+        yield panel
+        first = panel.stop
+
+
+def _is_tail(a: Matrices, k: int, panel: range) -> bool:
+    """Tell whether each block of a panel updates all columns behind it, up to the last."""
+    extents = a.m - panel.start, k - panel.start
+    return a.batches == 1 and panel.stop == k and max(extents) <= blocks.LIMITS.tail
 
 
 def _parts(panel: range) -> list[range]:
