@@ -27,6 +27,7 @@ def small_blocks(monkeypatch):
             half=8,
             wide=46,
             tail=13,
+            tail_before_others=12,
             few=3,
             substituted=8,
             vector=4,

@@ -49,6 +49,8 @@ class Limits:
     tail : int
         The most rows and columns that an LU factorisation takes for its last panel, whose blocks
         each update all columns behind them.
+    tail_before_others : int
+        The same where these blocks leave some columns alone, which are updated later.
     few : int
         The most right-hand sides that the blocks of the last panel update, too; fewer than `ahead`.
     grouped : int
@@ -125,7 +127,8 @@ class Limits:
     part: int = 128
     half: int = 128
     wide: int = 4096
-    tail: int = 2560
+    tail: int = 3072
+    tail_before_others: int = 2560
     few: int = 64
     grouped: int = 12288
     group: int = 4
@@ -133,7 +136,7 @@ class Limits:
     substituted: int = 64
     vector: int = 64
     ahead: int = 2048
-    beside_lu: int = 200_000_000
+    beside_lu: int = 160_000_000
     after: int = 1024
     early: int = 60_000_000
     ahead_of_qr: int = 1024

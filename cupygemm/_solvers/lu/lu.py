@@ -37,7 +37,7 @@ from cupygemm._solvers.common.matrices import (
 )
 from cupygemm._solvers.common.products import Rounding, adds_in_place, usual
 from cupygemm._solvers.common.recorded import Beginning, is_host_bound, repeatable
-from cupygemm._solvers.lu.steps import Factorisation, panels_of
+from cupygemm._solvers.lu.steps import Factorisation, most_of_tail, panels_of
 
 Result = TypeVar("Result")
 
@@ -144,7 +144,7 @@ def repeated(
     is_small = is_host_bound(shape, limits.most_recorded_of_lu, limits.whole + 1)
     pays = is_small and adds_in_place(dtype, usual(dtype))
     is_long = shape[0] == 1 and n * n * dtype.itemsize >= limits.begun_early
-    is_divided = is_long and n > limits.tail  # else, the first panel is the only one
+    is_divided = is_long and n > most_of_tail(columns - n)  # else, the first panel is the only one
 
     def store_first(system: Matrices) -> None:
         store_columns(system, a, _first(system, n))

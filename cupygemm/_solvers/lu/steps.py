@@ -263,7 +263,13 @@ def panels_of(a: Matrices, k: int) -> Iterator[range]:
 def _is_tail(a: Matrices, k: int, panel: range) -> bool:
     """Tell whether each block of a panel updates all columns behind it, up to the last."""
     extents = a.m - panel.start, k - panel.start
-    return a.batches == 1 and panel.stop == k and max(extents) <= blocks.LIMITS.tail
+    return a.batches == 1 and panel.stop == k and max(extents) <= most_of_tail(a.n - k)
+
+
+def most_of_tail(behind: int) -> int:
+    """Return the most columns of the last panel, if there are some right-hand sides behind it."""
+    limits = blocks.LIMITS
+    return limits.tail if behind <= limits.few else limits.tail_before_others
 
 
 def _parts(panel: range) -> list[range]:
