@@ -8,7 +8,7 @@ device.
 from __future__ import annotations
 
 import threading
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,15 @@ from cupygemm.emulator.memory.allocations import Memory
 from cupygemm.emulator.targets import Target
 
 MAX_DEVICES = 16
+
+
+class _Ranges(NamedTuple):
+    """What the kernels of a device may touch, and what that was made from."""
+
+    of_all: NDArray[np.uint64]
+    peers: frozenset[int]
+    starts: NDArray[np.uint64]
+    ends: NDArray[np.uint64]
 
 
 class DeviceMemory:
@@ -36,8 +45,7 @@ class DeviceMemory:
         self.whole = whole
         self.device = device
         self.peers: frozenset[int] = frozenset()
-        self._seen: tuple[Any, frozenset[int]] | None = None  # what the ranges were made from
-        self._ranges: tuple[NDArray[np.uint64], NDArray[np.uint64]]
+        self._latest: _Ranges | None = None
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.whole, name)
@@ -54,11 +62,11 @@ class DeviceMemory:
     def ranges(self) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
         """Return what a kernel of this device may touch; see `Memory.ranges`."""
         starts, ends, devices = self.whole.ranges_and_devices()
-        if self._seen is None or self._seen[0] is not starts or self._seen[1] != self.peers:
-            allowed = np.isin(devices, [-1, self.device, *self.peers])
-            self._ranges = starts[allowed], ends[allowed]
-            self._seen = starts, self.peers
-        return self._ranges
+        latest, peers = self._latest, self.peers
+        if latest is None or latest.of_all is not starts or latest.peers != peers:
+            allowed = np.isin(devices, [-1, self.device, *peers])
+            latest = self._latest = _Ranges(starts, peers, starts[allowed], ends[allowed])
+        return latest.starts, latest.ends
 
     def is_peers(self, address: int) -> bool:
         """Whether an address is in the memory of a device that this one has no access to."""

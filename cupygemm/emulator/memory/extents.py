@@ -149,7 +149,8 @@ class Extents:
 
     def _present(self) -> Tables:
         while True:
-            blocks, arrays = list(self._blocks.values()), list(self._arrays.values())
+            # In this order: another thread may add a block and an array in it between the two.
+            arrays, blocks = list(self._arrays.values()), list(self._blocks.values())
             known = self._tables
             if known.blocks == blocks and known.arrays == arrays and not self._recent:
                 return known

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -74,6 +76,41 @@ def test_tables_are_those_that_are_derived_anew(seed: int) -> None:
         assert extents.present_blocks() == expected.all_blocks
     assert 60 < from_changes < 120  # both ways of deriving have been compared
     assert len(freed) > 20
+
+
+class Interrupted(dict[Any, Any]):
+    """A dictionary that another thread gets to work behind each time it is read."""
+
+    other: Callable[[], None]
+
+    def values(self) -> Any:
+        found = list(super().values())
+        self.other()
+        return found
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_other_threads_add_and_remove_while_tables_are_derived(seed: int) -> None:
+    drawn = Drawn(seed)
+    extents, left = drawn.extents, 0
+
+    def change() -> None:
+        nonlocal left
+        left, turns = 0, left  # changes read the dictionaries, too
+        for _ in range(3 if turns else 0):
+            drawn.change()
+        left = max(turns - 1, 0)
+
+    extents._blocks, extents._arrays = Interrupted(), Interrupted()
+    extents._blocks.other = extents._arrays.other = change
+    for _ in range(120):
+        left = drawn.random.choice([1, 1, 2, 3])
+        extents.tables()
+        left = 0
+        known = extents.tables()
+        expected = Tables.of(list(extents._blocks.values()), list(extents._arrays.values()))
+        assert known.valid == expected.valid
+        np.testing.assert_array_equal(known.starts, expected.starts)
 
 
 def test_a_launch_derives_no_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
