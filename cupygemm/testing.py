@@ -137,6 +137,11 @@ def reference_matmul(x1: Any, x2: Any, **epilogue: Unpack[EpilogueOptions]) -> A
     numpy.ndarray
         The product in float64, or in the platform's long double for operands of 64 bits. For
         complex operands, it is complex, with parts of those types.
+
+    Raises
+    ------
+    ValueError, TypeError
+        An option is unknown or wrong; in the same cases as `cupygemm.matmul`.
     """
     x1, x2 = _on_host(x1), _on_host(x2)
     wide = np.longdouble if complex_reference.bits_of_sums(x1, x2) == 53 else np.float64
@@ -311,6 +316,9 @@ def _with_epilogue(
     A `narrow` result keeps at most 16 bits.
     """
     given: dict[str, Any] = dict(epilogue)
+    for name in given.keys() - EpilogueOptions.__optional_keys__:
+        known = ", ".join(EpilogueOptions.__annotations__)
+        raise TypeError(f"{name!r} is not an option of an epilogue; the options are {known}")
     for name in ("scale_a", "scale_b", "c", "bias", "scale_out"):
         if given.get(name) is not None:
             given[name] = _on_host(given[name])

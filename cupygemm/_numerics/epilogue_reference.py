@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,12 @@ from numpy.typing import NDArray
 
 from cupygemm._epilogue.formula import Parts, Rounding, evaluate_with_error
 from cupygemm._records.shapes import ProductShape
-from cupygemm._request.epilogue import ARRAYS, EpilogueOptions, as_result_shape
+from cupygemm._request.epilogue import (
+    ARRAYS,
+    EpilogueOptions,
+    as_result_shape,
+    epilogue_arguments,
+)
 
 Array = NDArray[Any]
 
@@ -44,37 +48,22 @@ def reference_epilogue(
 
 def _parts(dtype: np.dtype[Any], shape: ProductShape, options: EpilogueOptions) -> Parts:
     """Return the options as numbers and arrays of a type."""
-    number = dtype.type
-    alpha = number(options.get("alpha", 1))
+    given = epilogue_arguments(**options, adopt=lambda function, name, array: np.asarray(array))
+    if given is None:
+        return Parts()
     arrays: dict[str, Array] = {}
-    scale = number(1)
-    for name in ARRAYS:
-        given = options.get(name)
-        if given is None:
+    for name, array in zip(ARRAYS, given.arrays, strict=True):
+        if array is None:
             continue
-        array = np.asarray(given)
-        if array.ndim:
-            target = as_result_shape(name, array.shape, shape)
-            if target is None:
-                raise ValueError(
-                    f"{name} has shape {array.shape}, which does not fit {shape.result}"
-                )
-            arrays[name] = array.astype(dtype).reshape(target)
-        elif name == "scale_out":
-            scale = number(array)
-        elif name in ("c", "bias"):
-            arrays[name] = array.astype(dtype)
-        else:
-            alpha = alpha * number(array)
-    beta, clamp = options.get("beta"), options.get("clamp")
-    if clamp is not None:
-        low, high = clamp
-        clamp = (-math.inf if low is None else low, math.inf if high is None else high)
+        target = as_result_shape(name, array.shape, shape)
+        if target is None:
+            raise ValueError(f"{name} has shape {array.shape}, which does not fit {shape.result}")
+        arrays[name] = array.astype(dtype).reshape(target)
     return Parts(
-        alpha=alpha,
-        beta=1 if beta is None else beta,
-        scale=scale,
-        clamp=clamp,
-        activation=options.get("activation"),
+        alpha=given.factors.alpha,
+        beta=given.factors.beta,
+        scale=given.factors.scale,
+        clamp=given.clamp,
+        activation=given.activation,
         arrays=arrays,
     )

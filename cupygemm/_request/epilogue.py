@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypedDict
 
@@ -169,8 +169,9 @@ def epilogue_arguments(
     scale_b: Any = None,
     scale_out: Any = None,
     clamp: Any = None,
+    adopt: Callable[[str, str, Any], Any] = as_array,
 ) -> EpilogueArguments | None:
-    """Return the options that a call gives, or None if it gives none.
+    """Return the options that a call gives, or None if it gives none; `adopt` takes its arrays.
 
     Raises
     ------
@@ -188,12 +189,12 @@ def epilogue_arguments(
             raise ValueError(f"matmul: beta = {beta!r} multiplies c, but c is missing; pass c")
         weight: complex = 0
     else:
-        c = as_array("matmul", "c", c)
+        c = adopt("matmul", "c", c)
         weight = 1 if beta is None else number("beta", beta)
         if weight == 0:  # c is not read, as in BLAS, so a NaN in it has no effect
             c = None
     if bias is not None:
-        bias = as_array("matmul", "bias", bias)
+        bias = adopt("matmul", "bias", bias)
     if activation is not None and not (isinstance(activation, str) and activation in ACTIVATIONS):
         raise ValueError(
             f"matmul: activation must be one of {', '.join(map(repr, ACTIVATIONS))} "
@@ -206,7 +207,7 @@ def epilogue_arguments(
             values[name] = _real(name, scale)
             scales[name] = None
         elif scale is not None:
-            scales[name] = as_array("matmul", name, scale)
+            scales[name] = adopt("matmul", name, scale)
     scales_sums = (factor, values["scale_a"], values["scale_b"]) != (1, 1, 1)
     factor = factor * values["scale_a"] * values["scale_b"]  # in float64, then rounded once
     return EpilogueArguments(

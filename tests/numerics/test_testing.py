@@ -104,6 +104,31 @@ def test_a_wrong_shape_is_refused():
             assertion(np.zeros(2, F16), x1, x2)
 
 
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"bais": 1.0}, TypeError, "'bais' is not an option of an epilogue; the options are"),
+        ({"dtype": "float32"}, TypeError, "'dtype' is not an option"),
+        ({"alpha": "2"}, TypeError, "alpha is a str, not a number"),
+        ({"beta": 2}, ValueError, "beta = 2 multiplies c, but c is missing"),
+        ({"activation": "tanh"}, ValueError, "activation must be one of 'relu'"),
+        ({"clamp": (2, 1)}, ValueError, "the first must not exceed the second"),
+        ({"bias": np.ones(7)}, ValueError, r"bias has shape \(7,\), which does not fit \(3, 5\)"),
+    ],
+)
+@pytest.mark.parametrize("check", [testing.assert_gemm_close, testing.assert_gemm_exact])
+def test_an_epilogue_that_matmul_refuses_is_refused(check, options, error, message):
+    x1, x2 = testing.integer_operands((3, 4), (4, 5), np.float32)
+    with pytest.raises(error, match=message):
+        check(x1 @ x2, x1, x2, **options)
+
+
+def test_options_without_an_effect_change_no_reference():
+    x1, x2 = testing.integer_operands((3, 4), (4, 5), np.float32)
+    unread = np.full((3, 5), np.nan)  # with beta = 0, c is not read
+    testing.assert_gemm_exact(x1 @ x2, x1, x2, alpha=None, beta=0, c=unread, clamp=None)
+
+
 def test_nan_and_infinity_must_be_where_they_belong():
     x1, x2 = testing.random_operands((4, 5), (5, 4), F16)
     x1[1, 2] = np.nan
