@@ -223,8 +223,7 @@ def _check_pairs(a: Any, b: Any, out: Any) -> None:
         are_arrays = hasattr(a, "ndim") and hasattr(b, "ndim")
         remedy = "; if the rows of a are groups, pass sizes or offsets" if are_arrays else ""
         raise ValueError(
-            f"{_NAME}: {len(a)} matrices in a, {len(b)} in b{more}; the numbers must be equal"
-            f"{remedy}"
+            f"{_NAME}: the numbers of matrices differ: {len(a)} in a, {len(b)} in b{more}{remedy}"
         )
 
 
@@ -351,7 +350,8 @@ def _make_plan(
                 operand_of(x1), operand_of(x2), operand, options=options, aliased=aliased[number]
             )
         except (TypeError, ValueError) as err:
-            raise type(err)(f"{_NAME}: product {number}: {err}") from err
+            reason = str(err).removeprefix("matmul: ")
+            raise type(err)(f"{_NAME}: product {number}: {reason}") from err
         requests.append(request.at_any_address())
     launches = _groups(requests, device(device_index))
     grouped = {number for launch in launches for number in launch.numbers}

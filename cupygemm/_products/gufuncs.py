@@ -10,6 +10,7 @@ from numpy.typing import DTypeLike
 from cupygemm._plan.table import PLANS, Key
 from cupygemm._products.pairs import contract, ndarray_type
 from cupygemm._products.products import conjugated
+from cupygemm._records.formats import parse_dtype
 from cupygemm._request.arrays import Array, as_arrays, single_out
 from cupygemm._request.axes import result_order
 from cupygemm._request.keywords import common_keywords
@@ -195,7 +196,7 @@ def _apply(
     call = _labelled(
         signature, (x1.shape, x2.shape, None if target is None else target.shape), axes, keepdims
     )
-    wanted = None if dtype is None else np.dtype(dtype)
+    wanted = parse_dtype(dtype)
     contiguous = result_order(name, order, (x1, x2))
     if target is None and contiguous is not None:
         types = product_types(x1.dtype, x2.dtype, dtype=wanted, casting=casting)

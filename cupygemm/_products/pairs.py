@@ -26,6 +26,7 @@ from cupygemm._products.contraction import (
     plan_contraction,
 )
 from cupygemm._products.matmul import matmul, plan_for
+from cupygemm._records.dtypes import FLOAT8_DTYPES
 from cupygemm._records.shapes import Label, Labels
 from cupygemm._request.arrays import may_overlap
 from cupygemm._request.copies import assign
@@ -144,6 +145,11 @@ def _plan_pair(
         dtype=dtype,
         casting=casting,
     )
+    if layout_out is None and types.result in FLOAT8_DTYPES:
+        raise TypeError(
+            f"matmul: dtype is {types.result}; this function does not round to 8-bit floats, "
+            "cupygemm.matmul, gemm and linear do"
+        )
     sizes: dict[Label, int] = {}
     for labels, layout in ((x1.labels, x1.layout), (x2.labels, x2.layout)):
         for label, extent in zip(labels, layout.shape, strict=True):

@@ -91,7 +91,7 @@ def _path(
     if isinstance(optimize, tuple):
         return _given_path(optimize, count)
     if optimize is None or optimize is False or count <= 2:
-        if isinstance(optimize, str):
+        if not (optimize is None or isinstance(optimize, bool)):
             _strategy(optimize)
         return [(0, count - 1 - step) if step else (0, 1) for step in range(count - 1)]
     find = _strategy("auto" if optimize is True else optimize)
@@ -111,7 +111,7 @@ def _strategy(name: Any) -> Any:
 
     try:
         return get_path_fn(name)
-    except (KeyError, TypeError) as err:
+    except (AttributeError, KeyError) as err:
         raise ValueError(
             f"einsum: optimize={name!r}; it must be True, False, a strategy of opt_einsum such as "
             "'greedy', 'optimal' or 'auto', or a path such as einsum_path returns"

@@ -312,7 +312,10 @@ def tensordot_axes(axes: Any, ndim_a: int, ndim_b: int) -> tuple[list[int], list
         raise ValueError(f"tensordot: axes = {axes!r}; {pair}") from None
     found = []
     for name, given, ndim in (("a", first, ndim_a), ("b", second, ndim_b)):
-        listed = [given] if isinstance(given, SupportsIndex) else list(given)
+        try:
+            listed = list(given)
+        except TypeError:  # a single axis
+            listed = [given]
         found.append([normalized_axis("tensordot", name, axis, ndim) for axis in listed])
         if len(set(found[-1])) < len(found[-1]):
             raise ValueError(f"tensordot: axes gives an axis of {name} twice: {given}")

@@ -304,7 +304,7 @@ def _groups(a: Any, b: Any, *, sizes: Any, offsets: Any, expected_rows: Any) -> 
 def _numbers(name: str, given: Any, count: int) -> Any:
     """Return one integer for each group: an array on the device, or a list."""
     values: Any
-    if isinstance(given, (Sequence, np.ndarray)):
+    if isinstance(given, (Sequence, np.ndarray)) or is_scalar(given):
         values = np.asarray(given)
         if values.size == 0:
             values = values.astype(np.int64)

@@ -77,8 +77,9 @@ def _listed(labels: Any) -> Term:
     try:
         return tuple(ELLIPSIS if lb is Ellipsis else operator.index(lb) for lb in labels)
     except TypeError as err:
+        what = repr(labels) if isinstance(labels, (list, tuple)) else type_of(labels)
         raise TypeError(
-            f"einsum: a term is {type_of(labels)}, not a list of integers and Ellipsis; "
+            f"einsum: a term is {what}, not a list of integers and Ellipsis; "
             "call einsum('ij,jk', a, b) or einsum(a, [0, 1], b, [1, 2])"
         ) from err
 
@@ -144,7 +145,9 @@ def _terms(written: str | tuple[Term, ...], count: int) -> tuple[tuple[Term, ...
         terms = written[:count]
         result = written[count] if len(written) > count else None
     if len(terms) != count:
-        raise ValueError(f"einsum: {written!r} has {len(terms)} terms for {count} operands")
+        raise ValueError(
+            f"einsum: the number of terms in {written!r} is {len(terms)}, that of operands {count}"
+        )
     return terms, result
 
 

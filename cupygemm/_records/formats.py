@@ -53,8 +53,8 @@ def format_dtype(keyword: str, given: Any) -> np.dtype[Any]:
     if dtype is None:
         known = ", ".join(f"{name!r}" for name in FLOAT8)
         raise TypeError(
-            f"{keyword} = {given!r} is not a format of 8-bit floats; use one of {known}, with or "
-            "without float8_ before the name"
+            f"matmul: {keyword} = {given!r} is not a format of 8-bit floats; use one of {known}, "
+            "with or without float8_ before the name"
         )
     return dtype
 
@@ -73,8 +73,8 @@ def operand_dtype(name: str, keyword: str, dtype: np.dtype[Any], given: Any) -> 
     if dtype in (U8, tagged):
         return tagged
     raise TypeError(
-        f"{keyword} = {given!r} says what the bytes of {name} mean, but {name} has dtype {dtype}; "
-        f"pass a uint8 array, or leave {keyword} out"
+        f"matmul: {keyword} = {given!r} says what the bytes of {name} mean, but {name} has dtype "
+        f"{dtype}; pass a uint8 array, or leave {keyword} out"
     )
 
 
@@ -116,8 +116,8 @@ def parse_precision(given: Any) -> Precision:
     named = [repr(name) for name in _PRECISIONS if not str(name).startswith(_RESIDUES)]
     residues = [repr(name) for name in PRECISIONS if name.startswith(_RESIDUES)]
     raise ValueError(
-        f"precision must be one of {', '.join(named)}, or from {residues[0]} to {residues[-1]} "
-        f"(got {given!r})"
+        f"matmul: precision must be one of {', '.join(named)}, or from {residues[0]} to "
+        f"{residues[-1]} (got {given!r})"
     )
 
 

@@ -58,7 +58,7 @@ def as_array(function: str, name: str, array: Any) -> Array:
     elif array is None or isinstance(array, (str, type, Mapping)) or callable(array):
         what = "pass a CuPy array"
     else:
-        what = f"move it to the device first: cupy.asarray({name})"
+        what = f"move it to the device first: cupy.asarray({'...' if ' ' in name else name})"
     where = "" if place is None or isinstance(array, np.ndarray) else " in the memory of the host"
     raise TypeError(f"{function}: {name} is {type_of(array)}{where}, not a cupy.ndarray; {what}")
 

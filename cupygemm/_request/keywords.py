@@ -23,8 +23,8 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 REFUSED: Mapping[str, str] = MappingProxyType(
     {
         "axes": "move the axes of the operands, with cupy.moveaxis, which copies nothing",
-        "axis": "it needs a single core axis; name several with axes=",
-        "keepdims": "it needs a result without core axes; add the axis: result[..., None]",
+        "axis": "name the axes of each array with axes=",
+        "keepdims": "add the axis to the result: result[..., None]",
         "order": "its order is chosen so that nothing is copied; pass an out of that order",
         "sig": "choose the type of the result with dtype=",
         "signature": "choose the type of the result with dtype=",
@@ -84,7 +84,8 @@ def refuse(function: str, refused: Iterable[str], keywords: Iterable[str]) -> No
     """Raise TypeError for the first keyword of a call that is refused, if any."""
     for name in keywords:
         if name in refused:
-            raise TypeError(f"{function} takes no {name}: {REFUSED[name]}")
+            remedy = "axes" if name == "axis" and "axes" in refused else name
+            raise TypeError(f"{function} takes no {name}: {REFUSED[remedy]}")
 
 
 @contextlib.contextmanager

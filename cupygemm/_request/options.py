@@ -111,7 +111,7 @@ def call_options(keywords: MatmulOptions) -> CallOptions:
     """
     given: dict[str, Any] = dict(keywords)
     if not given.keys() <= DEFAULTS.keys():
-        refuse("matmul", REFUSED, given)
+        refuse("matmul", REFUSED.keys() - DEFAULTS.keys(), given)
         unknown = next(name for name in given if name not in DEFAULTS)
         raise TypeError(f"matmul() got an unexpected keyword argument {unknown!r}")
     format_a, format_b = given.pop("format_a", None), given.pop("format_b", None)

@@ -113,14 +113,15 @@ def product_types(
     """
     if casting not in CASTINGS:
         raise ValueError(
-            f"casting must be one of {', '.join(map(repr, CASTINGS))} (got {casting!r})"
+            f"matmul: casting must be one of {', '.join(map(repr, CASTINGS))} (got {casting!r})"
         )
     for name, given in (("x1", x1), ("x2", x2), ("out", out), ("dtype", dtype)):
         if given is None:
             continue
         check_byte_order(name, given)
         if not is_number(given):
-            raise TypeError(f"matmul: {name} has dtype {given}, which has no matrix product")
+            which = given if name == "dtype" else f"{given} of {name}"
+            raise TypeError(f"matmul: the dtype {which} has no matrix product")
     if FLOAT8_DTYPES & {x1, x2, out, dtype}:
         return _types_of_float8(x1, x2, out, dtype, casting)
     if dtype is None:

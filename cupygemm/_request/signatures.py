@@ -138,16 +138,16 @@ def core_axes(
         given.append((-1,) * len(cores[2]))
     if len(given) != 3:
         raise ValueError(
-            f"{signature.name}: axes has {len(given)} entries; it takes one for each operand and "
-            f"for the result, {signature}"
+            f"{signature.name}: the length of axes is {len(given)}; it takes an entry for each "
+            f"operand and for the result, {signature}"
         )
     places: list[tuple[SupportsIndex, ...]] = []
     for name, core, entry in zip(("x1", "x2", "the result"), cores, given, strict=True):
         place = (entry,) if isinstance(entry, SupportsIndex) else tuple(entry)
         if len(place) != len(core):
             raise np.exceptions.AxisError(
-                f"{signature.name}: axes gives {len(place)} axes of {name}, {entry}; "
-                f"{signature} has {len(core)}"
+                f"{signature.name}: axes gives {entry} for {name}; the number of its core axes in "
+                f"{signature} is {len(core)}"
             )
         places.append(place)
     return places
@@ -158,7 +158,7 @@ def _labels(
 ) -> Labels:
     """Return an array's labels: letters of core axes, others by their distance from the end."""
     if len(shape) < len(core):
-        raise ValueError(f"{function}: {name} has shape {shape}; it needs {len(core)} axes or more")
+        raise ValueError(f"{function}: {name} has shape {shape}; it needs {len(core)} or more axes")
     letters = dict(zip(normalized_axes(function, name, places, len(shape)), core, strict=True))
     count = itertools.count(len(core) - len(shape))
     return tuple(letters[axis] if axis in letters else next(count) for axis in range(len(shape)))
@@ -241,7 +241,7 @@ def normalized_axis(function: str, name: str, axis: SupportsIndex, ndim: int) ->
         raise TypeError(f"{function}: axis {axis!r} of {name} is not an integer") from None
     if not -ndim <= index < ndim:
         raise np.exceptions.AxisError(
-            f"{function}: axis {index} is out of bounds for {name}, which has {ndim} axes"
+            f"{function}: axis {index} is out of bounds for {name}, whose ndim is {ndim}"
         )
     return index % ndim
 

@@ -249,8 +249,8 @@ def test_products_are_ours_and_copy_nothing(cp, monkeypatch):
 @pytest.mark.parametrize(
     ("subscripts", "shapes", "options", "error", "text"),
     [
-        ("ij,jk", [(2, 3)], {}, ValueError, "2 terms for 1 operands"),
-        ("ij", [(2, 3), (3, 4)], {}, ValueError, "1 terms for 2 operands"),
+        ("ij,jk", [(2, 3)], {}, ValueError, "is 2, that of operands 1"),
+        ("ij", [(2, 3), (3, 4)], {}, ValueError, "is 1, that of operands 2"),
         ("ij,jk", [(2, 3), (4, 5)], {}, ValueError, "'j' has extent 3 in operand 0 and 4 in"),
         ("ii", [(2, 3)], {}, ValueError, "'i' on axes of extents 2 and 3"),
         ("ijk", [(2, 3)], {}, ValueError, "operand 0 has 2 axes, .* 'ijk' name 3"),

@@ -172,7 +172,7 @@ def test_a_graph_keeps_the_table_that_it_reads(cp, device, monkeypatch):
 @pytest.mark.parametrize(
     ("call", "error", "text"),
     [
-        (lambda f: (([f(2, 3)], []), {}), ValueError, "1 matrices in a, 0 in b"),
+        (lambda f: (([f(2, 3)], []), {}), ValueError, "1 in a, 0 in b"),
         (lambda f: (([f(2, 3)], [f(3, 4)], []), {}), ValueError, "and 0 in out"),
         (
             lambda f: ((iter([f(2, 3)]), [f(3, 4)]), {}),

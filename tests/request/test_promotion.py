@@ -88,7 +88,7 @@ def test_operands_without_a_common_type():
 
 @pytest.mark.parametrize("bad", ["M8[s]", "S3", "O", ml_dtypes.float6_e2m3fn, "i4,i4"])
 def test_types_that_have_no_product(bad):
-    with pytest.raises(TypeError, match=r"x2 has dtype .* which has no matrix product"):
+    with pytest.raises(TypeError, match=r"the dtype .* of x2 has no matrix product"):
         product_types(F32, np.dtype(bad))
 
 

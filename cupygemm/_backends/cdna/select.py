@@ -114,7 +114,7 @@ def select(problem: GemmProblem, arch: Arch, *, reproducible: bool = True) -> Se
         elif objection not in objections:
             objections.append(objection)
     if not candidates:
-        raise ValueError(f"no kernel for {problem} on {arch.name}: {'; '.join(objections)}")
+        raise ValueError(f"no kernel for this product on {arch.name}: {'; '.join(objections)}")
     ranked = tuple(sorted(candidates, key=lambda candidate: candidate.cycles))
     return Selection(ranked[0].config, _reason(ranked, problem, arch), ranked)
 

@@ -30,7 +30,7 @@ from cupygemm._epilogue.float8 import rounded_to_float8
 from cupygemm._records.dtypes import FLOAT8, FLOAT8_DTYPES
 from cupygemm._records.formats import as_stored
 from cupygemm._request.copies import in_type
-from cupygemm._request.promotion import BF16, F32, HALVES, I8
+from cupygemm._request.promotion import BF16, F32, HALVES, I8, ProductTypes
 from cupygemm._request.request import Request
 
 CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION = 16  # cublasMath_t, cuBLAS's manual
@@ -66,7 +66,7 @@ class CupyBackend(NoExtras):
             return Support("cupy.matmul has no epilogue")
         known = {FLOAT8[name] for name in self.formats}
         if FLOAT8_DTYPES & {types.x1, types.x2, *({types.stored} - known)}:
-            return Support(self._float8_hint())
+            return Support(self._float8_hint(types))
         dtype = self.dtype(request)
         if self._device.is_emulated and dtype.kind not in "biu":  # CuPy has a kernel for those
             return Support(
@@ -147,19 +147,25 @@ class CupyBackend(NoExtras):
             "multiply on another device"
         )
 
-    def _float8_hint(self) -> str:
-        """Return a hint: the 8-bit floats of the device, and how to convert others."""
+    def _float8_hint(self, types: ProductTypes) -> str:
+        """Return a hint: the 8-bit floats of the device, and what to do about others."""
+        known = [FLOAT8[name].name for name in self.formats]
         device = self._device.name
-        if not self.formats:
-            return (
-                f"{device} has no 8-bit floats: convert the operands to float16 on the host, e.g. "
-                "cupy.asarray(x.get().view(ml_dtypes.float8_e4m3fn).astype('float16'))"
-            )
-        known = " and ".join(f"float8_{name}" for name in self.formats)
+        hint = f"{device} has no 8-bit floats"
+        if known:
+            hint = f"the 8-bit floats of {device} are {' and '.join(known)}"
+        operands = [dtype.name for dtype in (types.x1, types.x2) if dtype in FLOAT8_DTYPES]
+        if not operands:
+            return f"{hint}: pass another dtype"
+        foreign = next((name for name in operands if name not in known), None)
+        if foreign is None:
+            return "cupy.matmul does not multiply 8-bit floats"
+        family = foreign.removesuffix("fnuz").removesuffix("fn")
+        like = [f"ml_dtypes.{name}).view('uint8')" for name in known if name.startswith(family)]
+        target = like[0] if like else "'float16')"
         return (
-            f"the 8-bit floats of {device} are {known}: convert others to them on the host, e.g. "
-            "cupy.asarray(x.get().view(ml_dtypes.float8_e5m2)"
-            f".astype(ml_dtypes.float8_{self.formats[0]}).view('uint8'))"
+            f"{hint}: convert {foreign} on the host, e.g. "
+            f"cupy.asarray(x.get().view(ml_dtypes.{foreign}).astype({target})"
         )
 
     @contextlib.contextmanager

@@ -171,9 +171,8 @@ def select(
     kernels = divisions(found, shapes, arch)
     if not len(kernels.rows):
         configs = configs_for_product(asked) if among is None else among
-        raise ValueError(
-            f"no kernel for {asked} on {arch.part}: {_objections(ways, configs, arch)}"
-        )
+        reasons = _objections(ways, configs, arch)
+        raise ValueError(f"no kernel for this product on {arch.part}: {reasons}")
     problem = ways[bool(kernels.columns.transposed_c[0])]
     of_products = [product_features(shapes_of(way), arch) for way in ways.values()]
     ranking = rank(found, kernels, shapes, np.array(of_products, np.float32), arch, problem)
