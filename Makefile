@@ -32,7 +32,7 @@ C_SOURCES = $$(git ls-files '*.c' '*.cpp' '*.h' '*.hip' '*.hpp' '*.cu' '*.cuh')
 .PHONY: help setup demo test test-ci test-all test-cuda test-modelled lint format typecheck bench history regressions docs clean
 
 help: ## List the targets
-	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 18
+	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 23
 
 setup: ## Create .venv and install cupygemm, its emulator and its tests (EXTRAS=... chooses)
 	@$(SETUP) $(EXTRAS)
