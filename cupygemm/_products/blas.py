@@ -189,7 +189,8 @@ def linear(
     dtype : dtype, optional
         Type of the result, as for `matmul`.
     **options
-        Other options of `matmul`.
+        Other options of `matmul`. Their shapes refer to the result, (..., n), and to ``x``: scales
+        of its rows, for example, are (..., 1).
 
     Returns
     -------
@@ -222,11 +223,11 @@ def linear(
     if target is not None and target.shape != shape:
         raise ValueError(f"linear: out has shape {target.shape}, but the result has shape {shape}")
     rows = _rows(x)
-    if options.get("c") is None and rows is not None:  # c would have to be flattened too
-        product = None if target is None else _rows(target)
-        if target is None or product is not None:
-            result = matmul(rows, w.T, product, dtype=dtype, **options)
-            return result.reshape(shape) if out is None else out
+    merged = None if rows is None else _with_rows(options, x.shape[:-1])
+    product = None if target is None else _rows(target)
+    if merged is not None and (target is None or product is not None):
+        result = matmul(rows, w.T, product, dtype=dtype, **merged)
+        return result.reshape(shape) if out is None else out
     result = matmul(x, w.T, target, dtype=dtype, **options)
     return result if out is None else out
 
@@ -258,6 +259,22 @@ def _transposed(keyword: str, x: Array, how: Transposition) -> Array:
         return x
     transposed = x.swapaxes(-1, -2)
     return transposed.conj() if letter == "C" and x.dtype.kind == "c" else transposed
+
+
+def _with_rows(options: dict[str, Any], leading: tuple[int, ...]) -> dict[str, Any] | None:
+    """Return the options with the leading axes of arrays merged; None if they differ or are copied.
+
+    Arrays that are the same for all rows stay as they are.
+    """
+    merged = dict(options)
+    for name in ("scale_a", "scale_b", "c", "bias"):
+        ndim = getattr(options.get(name), "ndim", 0)
+        if ndim > 1 or (ndim == 1 and name == "scale_a" and len(leading) > 1):
+            array = as_array("linear", name, options[name])
+            merged[name] = _rows(array) if array.shape[:-1] == leading else None
+            if merged[name] is None:
+                return None
+    return merged
 
 
 def _rows(x: Array) -> Array | None:

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import cupygemm
+from cupygemm import testing
 
 RNG = np.random.default_rng(0)
 
@@ -63,6 +64,30 @@ def test_linear_does_not_count_steps_along_axes_of_one_element(cp, axes):
     w = np.eye(9, dtype=np.float32)[:5]
     result = cupygemm.linear(cp.asarray(x).transpose(axes), cp.asarray(w))
     np.testing.assert_array_equal(cp.asnumpy(result), x.transpose(axes) @ w.T)
+
+
+@pytest.mark.parametrize("rows", [3, 5])  # of 5: the leading axes merge only if all are taken
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [
+        ("scale_a", (-1,)),
+        ("scale_a", (2, -1, 1)),
+        ("scale_b", (4,)),
+        ("scale_b", (2, 1, 4)),
+        ("bias", (-1, 4)),
+        ("bias", (2, -1, 4)),
+        ("bias", (2, 1, 1)),
+        ("c", (4,)),
+        ("c", (2, -1, 4)),
+    ],
+)
+def test_options_of_linear_refer_to_its_own_axes(cp, rows, name, shape):
+    """Whether its leading axes are one axis of the product makes no difference."""
+    x, w = integers(2, 5, 3), integers(4, 3)
+    view = cp.asarray(x)[:, :rows]
+    given = integers(*(rows if n < 0 else n for n in shape))
+    result = cupygemm.linear(view, cp.asarray(w), **{name: cp.asarray(given)})
+    testing.assert_gemm_exact(result, x[:, :rows], w.T, **{name: given})
 
 
 def test_linear_takes_rows_that_are_not_one_axis(cp):
