@@ -72,6 +72,25 @@ class Plan:
     binding: Binding | None = None
     by_address: bool = False
 
+    def run_again(self, x1: Any, x2: Any, out: Any, options: Mapping[str, Any], *more: Any) -> Any:
+        """Run a call like the first one; return None if ``out`` overlaps what is read.
+
+        Parameters
+        ----------
+        x1, x2 : cupy.ndarray
+        out : cupy.ndarray or None
+        options : mapping of str to value
+            The keywords of the call.
+        *more
+            Arguments of `run` before those of the epilogue.
+        """
+        arguments = () if self.binding is None else (self.binding(options),)
+        if out is not None and (
+            self.overlaps(x1, x2, out) or (arguments and self.overlaps_epilogue(arguments[0], out))
+        ):
+            return None
+        return self.run(x1, x2, out, *more, *arguments)
+
     def overlaps(self, x1: Any, x2: Any, out: Any) -> bool:
         """Whether the memory of ``out`` may overlap that of an operand."""
         (start1, end1), (start2, end2), (start, end) = self.reaches

@@ -116,12 +116,9 @@ def multiply_scaled(
         plan = PLANS.get(key)
         if plan is NO_PLAN:
             return None
-        if plan is not None and (out is None or not plan.overlaps(a, b, out)):
-            if plan.binding is None:
-                return plan.run(a, b, out, *scales)
-            arguments = plan.binding(options)
-            if out is None or not plan.overlaps_epilogue(arguments, out):
-                return plan.run(a, b, out, *scales, arguments)
+        result = None if plan is None else plan.run_again(a, b, out, options, *scales)
+        if result is not None:
+            return result
     given = call_options(options)  # type: ignore[arg-type]
     call = check_call(a, b, out, dtype=dtype, casting=casting, given=given)
     place = device(call.device_index)

@@ -241,33 +241,19 @@ def _matmul_with_options(
     options: MatmulOptions,
 ) -> Any:
     """Compute a product with options besides ``dtype`` and ``casting``, on the current stream."""
-    key, more = product_key(x1, x2, out, dtype, casting), options_key(options)
-    if key is None or more is None:
-        return _first_call(x1, x2, out, dtype=dtype, casting=casting, options=options)
-    plan: Plan | None = PLANS.get((*key, more))
-    if plan is None:
-        return _first_call(x1, x2, out, dtype=dtype, casting=casting, options=options)
-    if plan.binding is None:
-        if out is None or not plan.overlaps(x1, x2, out):
-            return plan.run(x1, x2, out)
-        return _first_call(x1, x2, out, dtype=dtype, casting=casting, options=options)
-    arguments = plan.binding(options)
-    if out is None or not (plan.overlaps(x1, x2, out) or plan.overlaps_epilogue(arguments, out)):
-        return plan.run(x1, x2, out, arguments)
-    return _first_call(x1, x2, out, dtype=dtype, casting=casting, options=options)
+    key = _key(x1, x2, out, dtype, casting, options)
+    plan: Plan | None = None if key is None else PLANS.get(key)
+    result = None if plan is None else plan.run_again(x1, x2, out, options)
+    if result is None:
+        result = _first_call(x1, x2, out, dtype=dtype, casting=casting, options=options)
+    return result
 
 
 def _key(
-    x1: Any,
-    x2: Any,
-    out: Any,
-    *,
-    dtype: DTypeLike | None,
-    casting: str,
-    options: MatmulOptions,
+    x1: Any, x2: Any, out: Any, dtype: DTypeLike | None, casting: str, options: MatmulOptions
 ) -> Key | None:
     """Return the key of a call in the table of plans; None if the call cannot have a plan there."""
-    key = product_key(x1, x2, out, dtype=dtype, casting=casting)
+    key = product_key(x1, x2, out, dtype, casting)
     if key is None or not options:
         return key
     more = options_key(options)
@@ -297,7 +283,7 @@ def _first_call(
         return result if asked is None else asked
     given = call_options(options)
     call = check_call(x1, x2, asked, dtype=dtype, casting=casting, given=given)
-    key = _key(call.x1, call.x2, call.out, dtype=dtype, casting=casting, options=options)
+    key = _key(call.x1, call.x2, call.out, dtype, casting, options)
     if key is not None and call.request.aliased:
         key = (*key, "aliased")
     plan: Plan | None = None if key is None else PLANS.get(key)

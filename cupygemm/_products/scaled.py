@@ -111,7 +111,7 @@ def scaled_matmul(
             for s, table, count in ((scale_a, rows, m), (scale_b, columns, n))
         ]
         return matmul(a, b, out, dtype=dtype, scale_a=scales[0], scale_b=scales[1], **options)
-    if {"alpha", "beta", "c"} & options.keys():
+    if any(options.get(name) is not None for name in ("alpha", "beta", "c")):
         raise ValueError(
             f"{_NAME}: alpha, beta and c cannot be combined with scales for blocks of k; apply "
             "them to the result"

@@ -49,6 +49,18 @@ def test_a_repeated_call_finds_its_plan(cp, made):
     assert len(made) == 1, "a plan depends on no address beyond its alignment"
 
 
+@pytest.mark.parametrize("options", [{}, {"alpha": 2}, {"reproducible": False}, {"stream": None}])
+def test_a_repeated_call_is_not_validated(cp, monkeypatch, options):
+    """Whether it has no options, some, or a stream."""
+    a, b, x1, x2 = operands(cp)
+    if options == {"stream": None}:
+        options = {"stream": cp.cuda.Stream.null}
+    cupygemm.matmul(a, b, **options)
+    monkeypatch.setattr(_matmul, "check_call", None)
+    epilogue = {name: value for name, value in options.items() if name == "alpha"}
+    testing.assert_gemm_exact(cupygemm.matmul(a, b, **options), x1, x2, **epilogue)
+
+
 def test_what_a_plan_depends_on(cp, made):
     a, b, _, _ = operands(cp)
     out = cp.empty((8, 8), F16)
