@@ -244,6 +244,13 @@ def assert_gemm_close(
         rows in another order, and the like; and, on the emulated device, elements that nothing
         wrote. NaN and infinities must be where the reference has them; a result too large for its
         type must be infinite, or the largest number of an 8-bit float.
+
+    Examples
+    --------
+    >>> import cupygemm, cupy as cp
+    >>> from cupygemm import testing
+    >>> x1, x2 = map(cp.asarray, testing.random_operands((30, 20), (20, 50), "float16"))
+    >>> testing.assert_gemm_close(cupygemm.matmul(x1, x2), x1, x2)
     """
     result, actual = actual, _on_host(actual)
     reference = _saturated(reference_matmul(x1, x2, **epilogue), actual.dtype)
@@ -282,6 +289,13 @@ def assert_gemm_exact(actual: Any, x1: Any, x2: Any, **epilogue: Unpack[Epilogue
     AssertionError
         With the number of wrong elements, the worst of them, and a map of blocks. The message
         names causes as that of `assert_gemm_close` does.
+
+    Examples
+    --------
+    >>> import cupygemm, cupy as cp
+    >>> from cupygemm import testing
+    >>> x1, x2 = map(cp.asarray, testing.integer_operands((30, 20), (20, 50), "float32"))
+    >>> testing.assert_gemm_exact(cupygemm.matmul(x1, x2, alpha=2), x1, x2, alpha=2)
     """
     result, actual = actual, _on_host(actual)
     reference = reference_matmul(x1, x2, **epilogue)

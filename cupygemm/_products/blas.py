@@ -72,6 +72,17 @@ def gemm(
         axes.
     TypeError
         If an argument is not an array on a device, or the types have no product.
+
+    Examples
+    --------
+    Add a product to a matrix in place:
+
+    >>> import cupygemm, cupy as cp
+    >>> a, c = cp.ones((3, 2), "float32"), cp.ones((2, 2), "float32")
+    >>> result = cupygemm.gemm(2, a, a, 1, c, trans_a=True, out=c)
+    >>> c
+    array([[7., 7.],
+           [7., 7.]], dtype=float32)
     """
     adds = number("beta", beta) != 0
     if adds and c is None:
@@ -139,6 +150,14 @@ def syrk(
     If a kernel of this library supports the type and a model predicts that it takes less time, only
     the blocks of one triangle are multiplied, in one launch, and then mirrored. Otherwise both
     triangles are multiplied. Complex matrices are not conjugated.
+
+    Examples
+    --------
+    >>> import cupygemm, cupy as cp
+    >>> a = cp.asarray([[1.0, 2.0], [3.0, 4.0]])
+    >>> cupygemm.syrk(1, a)
+    array([[ 5., 11.],
+           [11., 25.]])
     """
     a = _matrices("syrk", "a", a)
     letter = _letter("syrk", "trans", trans, ("N", "T"))
@@ -207,6 +226,15 @@ def linear(
     Notes
     -----
     The leading axes of ``x`` become the rows of one matrix if its strides allow, else a batch.
+
+    Examples
+    --------
+    >>> import cupygemm, cupy as cp
+    >>> x, w = cp.ones((2, 3), "float16"), cp.ones((4, 3), "float16")
+    >>> bias = cp.asarray([0, 1, -3, -6], "float16")
+    >>> cupygemm.linear(x, w, bias, "relu")
+    array([[3., 4., 0., 0.],
+           [3., 4., 0., 0.]], dtype=float16)
     """
     x, w = as_array("linear", "x", x), as_array("linear", "w", w)
     if w.ndim != 2 or x.ndim < 1 or x.shape[-1] != w.shape[1]:

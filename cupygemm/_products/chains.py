@@ -38,6 +38,13 @@ def multi_dot(arrays: Sequence[Any], *, out: Any = None, stream: Any = None) -> 
         If an array has a wrong number of axes.
     TypeError
         If an argument is not an array on a device, or the types have no product.
+
+    Examples
+    --------
+    >>> import cupygemm, cupy as cp
+    >>> a, b, c = cp.ones((2, 30)), cp.ones((30, 4)), cp.ones((4, 5))
+    >>> cupygemm.linalg.multi_dot([a, b, c]).shape
+    (2, 5)
     """
     names = [f"arrays[{index}]" for index in range(len(arrays))]
     if len(arrays) < 2:

@@ -155,6 +155,16 @@ def einsum_path(*operands: Any, optimize: Any = "auto") -> tuple[list[Any], str]
     ------
     ValueError, TypeError
         In the same cases as `einsum`.
+
+    Examples
+    --------
+    >>> import cupygemm, cupy as cp
+    >>> a, b, c = cp.ones((2, 30)), cp.ones((30, 4)), cp.ones((4, 5))
+    >>> path, account = cupygemm.einsum_path("ij,jk,kl", a, b, c)
+    >>> path
+    ['einsum_path', (0, 1), (0, 1)]
+    >>> cupygemm.einsum("ij,jk,kl", a, b, c, optimize=path).shape
+    (2, 5)
     """
     written, given = split_call(operands)
     shapes = tuple(_operand(index, x).shape for index, x in enumerate(given))

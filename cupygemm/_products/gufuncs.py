@@ -65,6 +65,15 @@ def vecdot(
         If the shapes do not match or an axis is out of range.
     TypeError
         If an argument is not an array on a device, or a conversion is not allowed.
+
+    Examples
+    --------
+    >>> import cupygemm, cupy as cp
+    >>> x = cp.arange(6, dtype="float32").reshape(2, 3)
+    >>> cupygemm.vecdot(x, x)
+    array([ 5., 50.], dtype=float32)
+    >>> cupygemm.vecdot(x, x, axis=0)
+    array([ 9., 17., 29.], dtype=float32)
     """
     if not isinstance(keepdims, (bool, np.bool_)):
         raise TypeError(f"vecdot: keepdims is {keepdims!r}; it must be True or False")
@@ -124,6 +133,13 @@ def matvec(
         If the shapes do not match or an axis is out of range.
     TypeError
         If an argument is not an array on a device, or a conversion is not allowed.
+
+    Examples
+    --------
+    >>> import cupygemm, cupy as cp
+    >>> matrices = cp.ones((4, 2, 3), "float32")
+    >>> cupygemm.matvec(matrices, cp.ones(3, "float32")).shape
+    (4, 2)
     """
     return _apply(
         MATVEC, x1, x2, out, axes=axes, dtype=dtype, casting=casting, order=order, keepdims=False
@@ -169,6 +185,13 @@ def vecmat(
         If the shapes do not match or an axis is out of range.
     TypeError
         If an argument is not an array on a device, or a conversion is not allowed.
+
+    Examples
+    --------
+    >>> import cupygemm, cupy as cp
+    >>> matrices = cp.ones((4, 2, 3), "float32")
+    >>> cupygemm.vecmat(cp.ones(2, "float32"), matrices).shape
+    (4, 3)
     """
     return _apply(
         VECMAT, x1, x2, out, axes=axes, dtype=dtype, casting=casting, order=order, keepdims=False

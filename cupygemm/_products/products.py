@@ -45,6 +45,13 @@ def dot(a: Any, b: Any, out: Any = None, *, stream: Any = None) -> Array:
     See Also
     --------
     matmul : Product of stacks of matrices, pair by pair.
+
+    Examples
+    --------
+    >>> import cupygemm, cupy as cp
+    >>> a = cp.arange(6, dtype="float32").reshape(2, 3)
+    >>> cupygemm.dot(a, cp.ones(3, "float32"))
+    array([ 3., 12.], dtype=float32)
     """
     if is_scalar(a) or is_scalar(b):
         return _scaled("dot", a, b, out)
@@ -98,6 +105,12 @@ def vdot(a: Any, b: Any, /, *, stream: Any = None) -> Array:
         If the sizes differ.
     TypeError
         If an argument is not an array on a device, or the types have no product.
+
+    Examples
+    --------
+    >>> import cupygemm, cupy as cp
+    >>> cupygemm.vdot(cp.asarray([1j, 2]), cp.asarray([1j, 3]))
+    array(7.+0.j)
     """
     a, b = as_arrays("vdot", a=a, b=b)
     if a.size != b.size:
@@ -134,6 +147,14 @@ def inner(a: Any, b: Any, /, *, stream: Any = None) -> Array:
         If the extents differ.
     TypeError
         If an argument is not an array on a device, or the types have no product.
+
+    Examples
+    --------
+    >>> import cupygemm, cupy as cp
+    >>> a = cp.arange(6, dtype="float32").reshape(2, 3)
+    >>> cupygemm.inner(a, a)
+    array([[ 5., 14.],
+           [14., 50.]], dtype=float32)
     """
     if is_scalar(a) or is_scalar(b):
         return _scaled("inner", a, b, None)
@@ -179,6 +200,13 @@ def outer(a: Any, b: Any, out: Any = None, *, stream: Any = None) -> Array:
         If ``out`` has another shape.
     TypeError
         If an argument is not an array on a device, or the types have no product.
+
+    Examples
+    --------
+    >>> import cupygemm, cupy as cp
+    >>> cupygemm.outer(cp.asarray([1.0, 2.0]), cp.asarray([3.0, 4.0]))
+    array([[3., 4.],
+           [6., 8.]])
     """
     a, b = as_arrays("outer", a=a, b=b)
     if a.ndim != 1:
@@ -225,6 +253,14 @@ def tensordot(a: Any, b: Any, axes: Any = 2, *, stream: Any = None) -> Array:
     Notes
     -----
     Nothing is copied if the contracted axes are nested in memory in the same way in both operands.
+
+    Examples
+    --------
+    >>> import cupygemm, cupy as cp
+    >>> a = cp.ones((2, 3, 4), "float32")
+    >>> cupygemm.tensordot(a, a, axes=([1, 2], [1, 2]))
+    array([[12., 12.],
+           [12., 12.]], dtype=float32)
     """
     chunked = multiplier(a, b)
     if chunked is not None:

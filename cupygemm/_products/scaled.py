@@ -86,6 +86,18 @@ def scaled_matmul(
     floats if the other operand is not 4-bit, are first converted to e4m3fn, which represents the
     same numbers. On other devices, all operands are decoded to bfloat16. The table of types in the
     documentation lists what each device supports.
+
+    Examples
+    --------
+    Scales for blocks of 2 elements along k, for each row and for each column:
+
+    >>> import cupygemm, cupy as cp
+    >>> a, b = cp.ones((2, 4), "float16"), cp.ones((4, 3), "float16")
+    >>> scale_a = cp.asarray([[1, 10], [2, 20]], "float32")
+    >>> scale_b = cp.ones((2, 3), "float32")
+    >>> cupygemm.scaled_matmul(a, b, scale_a, scale_b, block=2, dtype="float32")
+    array([[22., 22., 22.],
+           [44., 44., 44.]], dtype=float32)
     """
     a, b = as_array(_NAME, "a", a), as_array(_NAME, "b", b)
     formats = {element_format(options.get(key)) for key in ("format_a", "format_b")}
