@@ -137,12 +137,20 @@ def all_gather_matmul(
         if recordings is not None and recordings.replay(repeated):
             return out
         own = a if key is not None else contiguous_rows(a, out)
+        gather = _Gather(
+            group=group,
+            product=product,
+            transport=transport,
+            own=own,
+            b=b,
+            out=out,
+            gathered=gathered,
+            asked=asked,
+        )
         if recordings is not None and not transport.overlaps:
-            _gather_by_stores(
-                recordings, repeated, transport, product, own, b, out, gathered, asked
-            )
+            gather.by_stores(recordings, repeated)
         else:
-            _gather_and_multiply(group, repeated, transport, product, own, b, out, gathered, asked)
+            gather.step_by_step(recordings, repeated)
     return out
 
 
@@ -205,29 +213,6 @@ def _transport_of(group: Group, product: _Product, itemsize: int, n: int) -> Tra
     return choose_transport(group, product.bounds, work, segment_bytes=m * work.nbytes)
 
 
-def _row_products(
-    product: _Product,
-    transport: Transport,
-    own: Any,
-    full: Any,
-    b: Any,
-    out: Any,
-    asked: Mapping[str, Any],
-) -> RowProducts | None:
-    """Return the products of rows as they arrive; None if all rows are multiplied at once."""
-    if not transport.overlaps:
-        return None
-    pieces = {product.own_rows: own} | {
-        part: full[slice(*part)] for step in transport.steps for _, part in step.receives
-    }
-    if product.transport is not transport:
-        plans = plan_rows(full, b, out, pieces, spared=transport.spared, **asked)
-        product.plans, product.transport = plans, transport
-    if product.plans is None:
-        return None
-    return RowProducts(product.plans, pieces, b, out, asked["options"])
-
-
 def _unread(shape: tuple[int, int], dtype: np.dtype[Any], index: int) -> Any:
     """Return an array for checks, at an address that is never read or written."""
     from cupy import ndarray
@@ -237,134 +222,160 @@ def _unread(shape: tuple[int, int], dtype: np.dtype[Any], index: int) -> Any:
     return ndarray(shape, dtype, MemoryPointer(UnownedMemory(1 << 46, nbytes, None, index), 0))
 
 
-def _gather_and_multiply(
-    group: Group,
-    call: Hashable,
-    transport: Transport,
-    product: _Product,
-    own: Any,
-    b: Any,
-    out: Any,
-    gathered: Any,
-    asked: Mapping[str, Any],
-) -> None:
-    """Enqueue the exchange by copies or NCCL, and the products: as rows arrive, or at the end."""
-    import cupy
+@dataclass(frozen=True, kw_only=True)
+class _Gather:
+    """The work of one call.
 
-    if transport.peers is not None:
-        transport.peers.begin(cupy.cuda.get_current_stream())
-        full = transport.peers.array(product.whole, own.dtype)
-    else:
-        full = cupy.empty(product.whole, own.dtype) if gathered is None else gathered
-    products = _row_products(product, transport, own, full, b, out, asked)
-    recordings = group.recordings if transport.peers is not None else None
-    if recordings is not None:
-        enqueue = partial(_gather_by_copies, transport, own, product.own_rows, full, products)
-        recordings.enqueue(call if products is not None else None, enqueue)
-    elif products is not None:
-        _gather_by_nccl(group, transport, own, product.own_rows, full, products)
-    else:
-        group.all_gather(own, full, product.bounds)
-    has_own_rows = transport.peers is None and products is None
-    if not has_own_rows and (gathered is not None or products is None):
-        full[slice(*product.own_rows)] = own
-    if products is None:
-        matmul(full, b, out, dtype=asked["dtype"], casting=asked["casting"], **asked["options"])
-    if gathered is not None and gathered is not full:
-        gathered[...] = full
-    if transport.peers is not None:
-        transport.peers.end(cupy.cuda.get_current_stream())
+    Attributes
+    ----------
+    group : Group
+    product : _Product
+    transport : Transport
+    own : cupy.ndarray
+        The rows of this rank.
+    b, out : cupy.ndarray
+    gathered : cupy.ndarray or None
+        Where the caller wants the rows of all ranks.
+    asked : mapping
+        ``dtype``, ``casting`` and ``options`` of the call.
+    """
 
+    group: Group
+    product: _Product
+    transport: Transport
+    own: Any
+    b: Any
+    out: Any
+    gathered: Any
+    asked: Mapping[str, Any]
 
-def _gather_by_nccl(
-    group: Group, transport: Transport, own: Any, own_rows: Rows, full: Any, products: RowProducts
-) -> None:
-    """Enqueue the exchange, and the products of rows as they arrive."""
-    from cupy.cuda import get_current_stream
+    def step_by_step(self, recordings: Recordings | None, call: Hashable) -> None:
+        """Enqueue copies or NCCL's exchange, and the products: as rows arrive, or at the end."""
+        import cupy
 
-    stream = get_current_stream()
-    group.stream.wait_event(stream.record())  # the rows are there, and `full` may be written
-    arrived = []
-    for step in transport.steps:
-        sends = [_message(own, own_rows, part, peer) for peer, part in step.sends]
-        receives = [Message.of_rows(full, part, peer) for peer, part in step.receives]
-        group.exchange(sends, receives, group.stream)
-        arrived.append(group.stream.record())
-    products.multiply(own_rows)
-    for step, event in zip(transport.steps, arrived, strict=True):
-        stream.wait_event(event)
-        for _, part in step.receives:
-            products.multiply(part)
+        own_rows, peers = self.product.own_rows, self.transport.peers
+        if peers is not None:
+            peers.begin(cupy.cuda.get_current_stream())
+            full = peers.array(self.product.whole, self.own.dtype)
+        elif self.gathered is None:
+            full = cupy.empty(self.product.whole, self.own.dtype)
+        else:
+            full = self.gathered
+        products = self._products_of_rows(full)
+        if recordings is not None:
+            enqueue = partial(self._by_copies, full, products)
+            recordings.enqueue(call if products is not None else None, enqueue)
+        elif products is not None:
+            self._by_nccl(full, products)
+        else:
+            self.group.all_gather(self.own, full, self.product.bounds)
+        has_own_rows = peers is None and products is None
+        if not has_own_rows and (self.gathered is not None or products is None):
+            full[slice(*own_rows)] = self.own
+        if products is None:
+            self._multiply_all(full)
+        if self.gathered is not None and self.gathered is not full:
+            self.gathered[...] = full
+        if peers is not None:
+            peers.end(cupy.cuda.get_current_stream())
 
+    def by_stores(self, recordings: Recordings, call: Hashable) -> None:
+        """Enqueue the stores to all peers, and the product when all rows have arrived."""
+        from cupy.cuda import get_current_stream
 
-def _gather_by_copies(
-    transport: Transport,
-    own: Any,
-    own_rows: Rows,
-    full: Any,
-    products: RowProducts | None,
-    streams: ProductStreams,
-    _split: Callable[[], None],
-) -> None:
-    """Enqueue the copies to all peers, and the products of rows as they arrive."""
-    peers = transport.peers
-    assert peers is not None
-    row_bytes = full.strides[0]
-    source: int | None = None
-    for step in transport.steps:
-        if source is not None and len(step.sends) == 1:
-            peers.follow(source)
-        for peer, part in step.sends:
-            peers.send(_message(own, own_rows, part, peer), part[0] * row_bytes)
-        source = step.receives[0].peer
-    peers.sent()
-    if products is not None:
-        products.multiply(own_rows)
-    for number, step in enumerate(transport.steps):
-        for peer, part in step.receives:
-            with streams.turn(number + 1) as waiting:
-                peers.receive(peer, waiting)
-                if products is not None:
-                    products.multiply(part)
-    streams.join()
+        peers = self.transport.peers
+        assert peers is not None
+        caller = get_current_stream()
+        peers.begin_on(caller)
+        full = peers.array(self.product.whole, self.own.dtype)
 
+        def enqueue(_streams: ProductStreams, _split: Callable[[], None]) -> None:
+            stream = get_current_stream()
+            offset = self.product.own_rows[0] * full.strides[0]
+            sends = [(Message.of(self.own, peer), offset) for peer in peers.others_first]
+            peers.store(sends, stream)
+            peers.exchange_flags(stream)
+            self._multiply_all(full)
 
-def _gather_by_stores(
-    recordings: Recordings,
-    call: Hashable,
-    transport: Transport,
-    product: _Product,
-    own: Any,
-    b: Any,
-    out: Any,
-    gathered: Any,
-    asked: Mapping[str, Any],
-) -> None:
-    """Enqueue the stores to all peers, and the product when all rows have arrived."""
-    from cupy.cuda import get_current_stream
+        recordings.enqueue(call, enqueue, one_stream=True)
+        if self.gathered is not None:
+            self.gathered[...] = full
+        peers.end_on(caller)
 
-    peers = transport.peers
-    assert peers is not None
-    caller = get_current_stream()
-    peers.begin_on(caller)
-    full = peers.array(product.whole, own.dtype)
+    def _multiply_all(self, full: Any) -> None:
+        """Enqueue the product of all rows."""
+        dtype, casting = self.asked["dtype"], self.asked["casting"]
+        matmul(full, self.b, self.out, dtype=dtype, casting=casting, **self.asked["options"])
 
-    def enqueue(_streams: ProductStreams, _split: Callable[[], None]) -> None:
+    def _products_of_rows(self, full: Any) -> RowProducts | None:
+        """Return the products of rows as they arrive; None if all rows are multiplied at once."""
+        product, transport = self.product, self.transport
+        if not transport.overlaps:
+            return None
+        pieces = {product.own_rows: self.own} | {
+            part: full[slice(*part)] for step in transport.steps for _, part in step.receives
+        }
+        if product.transport is not transport:
+            product.plans = plan_rows(
+                full, self.b, self.out, pieces, spared=transport.spared, **self.asked
+            )
+            product.transport = transport
+        if product.plans is None:
+            return None
+        return RowProducts(product.plans, pieces, self.b, self.out, self.asked["options"])
+
+    def _by_nccl(self, full: Any, products: RowProducts) -> None:
+        """Enqueue the exchange, and the products of rows as they arrive."""
+        from cupy.cuda import get_current_stream
+
+        group, steps = self.group, self.transport.steps
         stream = get_current_stream()
-        offset = product.own_rows[0] * full.strides[0]
-        peers.store([(Message.of(own, peer), offset) for peer in peers.others_first], stream)
-        peers.exchange_flags(stream)
-        matmul(full, b, out, dtype=asked["dtype"], casting=asked["casting"], **asked["options"])
+        group.stream.wait_event(stream.record())  # the rows are there, and `full` may be written
+        arrived = []
+        for step in steps:
+            sends = [self._message(part, peer) for peer, part in step.sends]
+            receives = [Message.of_rows(full, part, peer) for peer, part in step.receives]
+            group.exchange(sends, receives, group.stream)
+            arrived.append(group.stream.record())
+        products.multiply(self.product.own_rows)
+        for step, event in zip(steps, arrived, strict=True):
+            stream.wait_event(event)
+            for _, part in step.receives:
+                products.multiply(part)
 
-    recordings.enqueue(call, enqueue, one_stream=True)
-    if gathered is not None:
-        gathered[...] = full
-    peers.end_on(caller)
+    def _by_copies(
+        self,
+        full: Any,
+        products: RowProducts | None,
+        streams: ProductStreams,
+        _split: Callable[[], None],
+    ) -> None:
+        """Enqueue the copies to all peers, and the products of rows as they arrive."""
+        peers, steps = self.transport.peers, self.transport.steps
+        assert peers is not None
+        row_bytes = full.strides[0]
+        source: int | None = None
+        for step in steps:
+            if source is not None and len(step.sends) == 1:
+                peers.follow(source)
+            for peer, part in step.sends:
+                peers.send(self._message(part, peer), part[0] * row_bytes)
+            source = step.receives[0].peer
+        peers.sent()
+        if products is not None:
+            products.multiply(self.product.own_rows)
+        for number, step in enumerate(steps):
+            for peer, part in step.receives:
+                with streams.turn(number + 1) as waiting:
+                    peers.receive(peer, waiting)
+                    if products is not None:
+                        products.multiply(part)
+        streams.join()
 
-
-def _message(own: Any, own_rows: Rows, part: Rows, peer: int) -> Message:
-    """Return the message of some of this rank's rows, which are numbered as those of all ranks."""
-    return Message.of_rows(own, (part[0] - own_rows[0], part[1] - own_rows[0]), peer)
+    def _message(self, part: Rows, peer: int) -> Message:
+        """Return the message of some of this rank's rows, numbered as those of all ranks."""
+        first = self.product.own_rows[0]
+        return Message.of_rows(self.own, (part[0] - first, part[1] - first), peer)
 
 
 def _check_gathered(full: Any, shape: tuple[int, int], dtype: np.dtype[Any]) -> None:
