@@ -212,7 +212,7 @@ def _get_or_build(
     try:
         if not _is_intact(entry, check):  # another process may have built it while we waited
             _build(entry, build)
-            _is_intact(entry, None)
+            _is_intact(entry, None)  # keeps its state, so that later calls do not read it
     finally:
         lock.release()
     return entry

@@ -19,13 +19,12 @@ from numpy.typing import DTypeLike
 
 from cupygemm._backends.device import device
 from cupygemm._distributed.arguments import checked_call
+from cupygemm._distributed.steps import Rows
 from cupygemm._plan.plan import Plan, choose, on_device, plan_of
 from cupygemm._plan.table import NO_PLAN, PLANS
 from cupygemm._request.arrays import as_array
 from cupygemm._request.call import Call, operand_of
 
-Rows = tuple[int, int]
-"""A range of rows: the first one, and the one behind the last."""
 Plans = Mapping[Rows, Plan]
 _BY_ROW = ("c", "bias", "scale_a")
 

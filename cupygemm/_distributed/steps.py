@@ -20,6 +20,7 @@ from typing import NamedTuple
 from cupygemm._backends.interconnect import Interconnect
 
 Rows = tuple[int, int]
+"""A range of rows: the first one, and the one behind the last."""
 SLICES = (2, 4, 8)
 """The numbers of slices that `choose_steps` considers."""
 LAUNCH_SECONDS = 5e-6

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -131,10 +132,7 @@ class GemmProblem:
     @property
     def num_batches(self) -> int:
         """Return the number of matrices in the batch."""
-        count = 1
-        for extent in self.batch:
-            count *= extent
-        return count
+        return math.prod(self.batch)
 
     @property
     def flops(self) -> int:

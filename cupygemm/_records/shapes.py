@@ -7,6 +7,7 @@ itself is not broadcast.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable
 from dataclasses import dataclass, replace
 
@@ -45,10 +46,7 @@ class ProductShape:
     @property
     def size(self) -> int:
         """Return the number of elements of the result."""
-        size = 1
-        for extent in self.result:
-            size *= extent
-        return size
+        return math.prod(self.result)
 
 
 def product_shape(x1: Shape, x2: Shape, out: Shape | None = None) -> ProductShape:

@@ -7,6 +7,7 @@ has no time to measure: there, `tune` returns the model's ranking and keeps noth
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +20,7 @@ from cupygemm._backends.protocol import Backend
 from cupygemm._plan import winners
 from cupygemm._plan.table import PLANS
 from cupygemm._records.dtypes import FLOAT8_DTYPES
+from cupygemm._request.options import require_positive
 from cupygemm._tuning.product import Product, products_of, progress_bar
 from cupygemm._tuning.timer import DeviceTimer
 
@@ -82,7 +84,7 @@ def tune(
     Raises
     ------
     ValueError
-        A shape or a layout is invalid.
+        A shape, a layout or the number of candidates is invalid.
     TypeError
         A type is unknown, or the device does not multiply it.
     cupygemm._build.cache.CacheError
@@ -103,6 +105,7 @@ def tune(
 
     place = device(getDevice())
     work = products_of("tune", shapes, dtypes, dtype, layouts)
+    require_positive("tune", "candidates", candidates)
     results = []
     with progress_bar("tuning", len(work), shown=progress) as done:
         for product in work:
@@ -162,10 +165,9 @@ def _filled(shape: tuple[int, ...], strides: tuple[int, ...], dtype: Any) -> Any
     """Return an array with these strides, filled with numbers that keep the multipliers busy."""
     import cupy
 
-    size = 1
-    for extent in shape:
-        size *= extent
-    numbers = (cupy.arange(size, dtype=cupy.int32) * 40503 % 251).astype(cupy.float32) / 125 - 1
+    numbers = (cupy.arange(math.prod(shape), dtype=cupy.int32) * 40503 % 251).astype(
+        cupy.float32
+    ) / 125 - 1
     if dtype in FLOAT8_DTYPES or dtype.kind in "iu":
         values = (numbers * 50).astype(cupy.int8).view(dtype)
     else:

@@ -9,6 +9,7 @@ from numpy.typing import DTypeLike
 
 from cupygemm._backends.device import Device, device
 from cupygemm._plan.plan import choose
+from cupygemm._request.options import require_positive
 from cupygemm._tuning.product import Product, products_of, progress_bar
 
 
@@ -46,7 +47,7 @@ def warmup(
     Raises
     ------
     ValueError
-        A shape or a layout is invalid.
+        A shape, a layout or the number of workers is invalid.
     TypeError
         A type is unknown, or the device does not multiply it.
 
@@ -67,7 +68,8 @@ def warmup(
 
     products = products_of("warmup", shapes, dtypes, dtype, layouts)
     place = device(getDevice())
-    count = workers or os.cpu_count() or 1
+    count = os.cpu_count() or 1 if workers is None else workers
+    require_positive("warmup", "workers", count)
     with (
         progress_bar("compiling", len(products), shown=progress) as done,
         ThreadPoolExecutor(count) as pool,

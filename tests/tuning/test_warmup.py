@@ -75,3 +75,7 @@ def test_refusals(cp, shapes, options, text):
             function(shapes, **options)
     with pytest.raises(TypeError, match=r"layouts is 'NN'; pass a list, such as \['NN'\]"):
         cupygemm.warmup([(4, 5, 6)], layouts="NN")
+    with pytest.raises(ValueError, match="warmup: workers is 0; it must be a positive integer"):
+        cupygemm.warmup([(4, 5, 6)], workers=0)
+    with pytest.raises(ValueError, match="tune: candidates is 0; it must be a positive integer"):
+        cupygemm.tune([(4, 5, 6)], candidates=0)

@@ -127,7 +127,8 @@ class GemmLaunch:
     kernel : cupy.RawKernel
     geometry : Geometry
     config : HopperConfig
-    num_sms : int
+    units, num_sms, by_sm
+        As for `launch_grid`.
     """
 
     __slots__ = ("_config", "_enqueue", "_geometry", "_packed")
