@@ -17,7 +17,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import dask.array as da
 import numpy as np
@@ -36,9 +36,9 @@ from cupygemm._products.subscripts import split_call
 from cupygemm._records.formats import container, operand_dtype, parse_dtype
 from cupygemm._records.shapes import ProductShape
 from cupygemm._request.arrays import Array, type_of
-from cupygemm._request.epilogue import ARRAYS, EpilogueOptions, as_result_shape
+from cupygemm._request.epilogue import ARRAYS, as_result_shape
 from cupygemm._request.layout import Operand, contiguous
-from cupygemm._request.options import DEFAULTS, Options
+from cupygemm._request.options import MatmulOptions, Options, call_options
 from cupygemm._request.promotion import ProductTypes
 from cupygemm._request.request import make_request
 
@@ -71,9 +71,8 @@ def matmul(
     """
     _refuse("matmul", {"out": out, **options})
     x1, x2 = _chunked("matmul", "x1", x1), _chunked("matmul", "x2", x2)
-    for name in options:
-        if name not in DEFAULTS:
-            raise TypeError(f"matmul() got an unexpected keyword argument {name!r}")
+    options = {name: value for name, value in options.items() if name not in _REMEDIES}
+    given = call_options(cast(MatmulOptions, options), adopt=lambda function, name, array: array)
     formats = {name: options.get(name) for name in ("format_a", "format_b")}
     request = make_request(
         _operand("x1", x1, "format_a", formats["format_a"]),
@@ -86,7 +85,7 @@ def matmul(
     b = x2 if shape.column else x2[:, None]
     a, b = _aligned(a, b)
     call = ChunkCall(
-        sums=type_of_sums(types, epilogue=_has_epilogue(options)),
+        sums=type_of_sums(types, epilogue=given.epilogue is not None),
         options={"dtype": dtype, "casting": casting, **numbers},
     )
     blocks = _Blocks(a, b, {name: _spread(array, a, b) for name, array in arrays.items()})
@@ -258,10 +257,6 @@ def _aligned(a: Array, b: Array) -> tuple[Array, Array]:
     batch = list(range(axes - 2))
     _, (a, b) = unify_chunks(a, [*batch, "m", "k"], b, [*batch, "k", "n"])
     return a, b
-
-
-def _has_epilogue(options: Mapping[str, Any]) -> bool:
-    return any(options.get(name) is not None for name in EpilogueOptions.__annotations__)
 
 
 def _epilogue(

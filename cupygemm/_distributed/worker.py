@@ -9,6 +9,7 @@ from distributed.diagnostics.plugin import WorkerPlugin
 from numpy.typing import DTypeLike
 
 from cupygemm._distributed.serialization import register_serializer
+from cupygemm._tuning.product import products_of
 from cupygemm._tuning.warmup import warmup
 
 
@@ -34,6 +35,13 @@ class Warmup(WorkerPlugin):  # type: ignore[misc]  # distributed publishes no ty
     layouts : iterable of {"NN", "NT", "TN", "TT"}
         The order of the operands: "N" for C order, "T" for a transposed view.
 
+    Raises
+    ------
+    ValueError
+        A shape or a layout is invalid.
+    TypeError
+        A type is unknown.
+
     Examples
     --------
     >>> import cupygemm.distributed
@@ -57,7 +65,8 @@ class Warmup(WorkerPlugin):  # type: ignore[misc]  # distributed publishes no ty
         self.shapes = [tuple(shape) for shape in shapes]
         self.dtypes = dtypes
         self.dtype = dtype
-        self.layouts = tuple(layouts)
+        self.layouts = layouts if isinstance(layouts, str) else tuple(layouts)
+        products_of("Warmup", self.shapes, self.dtypes, self.dtype, self.layouts)  # errors come now
 
     def setup(self, worker: Any) -> None:
         """Prepare a worker.

@@ -53,6 +53,8 @@ def as_array(function: str, name: str, array: Any) -> Array:
         return cupy.asarray(array) if place is None else cupy.from_dlpack(array)
     if name == "out":
         what = "pass a CuPy array to write to"
+    elif hasattr(array, "__dask_graph__"):
+        what = "Dask arrays can only be operands of matmul, tensordot and einsum; compute it first"
     elif hasattr(array, "toarray"):
         what = f"make it dense first: cupy.asarray({name}.toarray())"
     elif array is None or isinstance(array, (str, type, Mapping)) or callable(array):

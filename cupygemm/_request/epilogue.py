@@ -28,6 +28,8 @@ from cupygemm._request.promotion import ProductTypes, check_byte_order, is_numbe
 _EXACT = 1 << 53  # integers below it are exact in float64
 ARRAYS = ("scale_a", "scale_b", "c", "bias", "scale_out")
 """The options that can be arrays, in the order in which they take effect."""
+Adopt = Callable[[str, str, Any], Any]
+"""Returns the array that an argument is; called as `as_array`."""
 
 
 class EpilogueOptions(TypedDict, total=False):
@@ -169,7 +171,7 @@ def epilogue_arguments(
     scale_b: Any = None,
     scale_out: Any = None,
     clamp: Any = None,
-    adopt: Callable[[str, str, Any], Any] = as_array,
+    adopt: Adopt = as_array,
 ) -> EpilogueArguments | None:
     """Return the options that a call gives, or None if it gives none; `adopt` takes its arrays.
 

@@ -16,7 +16,9 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from cupygemm._records.formats import Precision, parse_precision
+from cupygemm._request.arrays import as_array
 from cupygemm._request.epilogue import (
+    Adopt,
     EpilogueArguments,
     EpilogueOptions,
     EpilogueRequest,
@@ -99,8 +101,8 @@ class CallOptions:
     reproducible: bool = True
 
 
-def call_options(keywords: MatmulOptions) -> CallOptions:
-    """Validate the keywords of a call.
+def call_options(keywords: MatmulOptions, adopt: Adopt = as_array) -> CallOptions:
+    """Validate the keywords of a call; `adopt` takes the arrays of the epilogue.
 
     Raises
     ------
@@ -117,7 +119,7 @@ def call_options(keywords: MatmulOptions) -> CallOptions:
     format_a, format_b = given.pop("format_a", None), given.pop("format_b", None)
     precision = parse_precision(given.pop("precision", None))
     reproducible = bool(given.pop("reproducible", True))
-    epilogue = epilogue_arguments(**given)
+    epilogue = epilogue_arguments(**given, adopt=adopt)
     return CallOptions(
         format_a=format_a,
         format_b=format_b,
