@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from cupygemm._backends.device import device
 from cupygemm._distributed.board import Board
@@ -64,7 +64,8 @@ def connect(
     TypeError
         The argument is not a communicator.
     ValueError
-        The ranks pass different values of `exchange`, or the one they pass is not possible.
+        `timeout` is not positive, the ranks pass different values of `exchange`, or the one they
+        pass is unknown or not possible.
     GroupError
         Rank 0 does not answer, or a rank does not call `connect` within the timeout.
 
@@ -82,6 +83,11 @@ def connect(
     >>> comm = cupyx.distributed.init_process_group(4, rank)  # doctest: +SKIP
     >>> group = cupygemm.distributed.connect(comm)  # doctest: +SKIP
     """
+    if exchange not in get_args(Exchange):
+        known = ", ".join(map(repr, get_args(Exchange)))
+        raise ValueError(f"connect: exchange must be one of {known} (got {exchange!r})")
+    if not timeout > 0:
+        raise ValueError(f"connect: timeout is {timeout}; it must be a positive number of seconds")
     nccl, rank, size = _communicator(communicator)
     rendezvous = Rendezvous(size) if rank == 0 else None
     address = _broadcast(nccl, "" if rendezvous is None else rendezvous.address)

@@ -13,6 +13,7 @@ from functools import partial
 
 import pytest
 
+from cupygemm import distributed
 from cupygemm._distributed.rendezvous import GroupError, Membership, Rendezvous
 from tests.processes import devices_of, run_ranks
 
@@ -349,6 +350,13 @@ def test_operations_in_progress_are_aborted_by_a_fault_only():
         assert bool(aborts) == aborted
         first.close()
         rendezvous.close()
+
+
+def test_connect_refuses_what_it_does_not_know():
+    with pytest.raises(ValueError, match="exchange must be one of 'auto', 'nccl', 'copies'"):
+        distributed.connect(None, exchange="mpi")
+    with pytest.raises(ValueError, match="timeout is 0; it must be a positive number of seconds"):
+        distributed.connect(None, timeout=0)
 
 
 def test_an_address_that_does_not_answer():
