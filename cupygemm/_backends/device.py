@@ -82,6 +82,6 @@ def _has_emulator() -> bool:
 
 
 def forget_devices() -> None:
-    """Forget what is known of the devices under CuPy."""
+    """Forget the devices, so that they are looked up again."""
     device.cache_clear()
     _query.cache_clear()

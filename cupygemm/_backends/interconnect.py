@@ -14,7 +14,7 @@ from typing import Literal
 
 @dataclass(frozen=True, kw_only=True)
 class Interconnect:
-    """The links between the devices of one host, and what a device computes meanwhile.
+    """The links between the devices of one host, and the rate at which a device computes.
 
     Attributes
     ----------
@@ -32,7 +32,7 @@ class Interconnect:
         The bandwidth and the latency of copies by copy engines to the memory of a peer; 0 if they
         have not been measured.
     store_gbs, store_latency_us : float
-        Those of a kernel that stores to the memory of all peers, its flags included; 0 likewise.
+        The same for a kernel that stores to the memory of all peers, its flags included.
     units, nccl_units : int
         The compute units of a device, and those that products leave to the kernels of NCCL or RCCL
         while they overlap.
@@ -125,4 +125,4 @@ PCIE = Interconnect(
     figures="modelled",
     source="64 GB/s per direction by the standard, less overhead; latency and rate assumed",
 )
-"""For devices of which nothing better is known."""
+"""The default, for devices whose links are not known."""

@@ -68,11 +68,11 @@ class KernelKind:
         char : str
             NumPy's character of the element type.
         constants : mapping of str to int or bool
-            What its ``Config`` holds, by name.
+            The constants of its ``Config``, by name.
         reals : mapping of str to str
-            Numbers of the type's real parts that it holds too, as C++ writes them.
+            Its constants of the type of real parts, as C++ writes them.
         before : str
-            What comes before the ``Config``.
+            The text before the ``Config``.
         """
         real = _SCALARS[char.lower()]
         lines = [

@@ -1,4 +1,4 @@
-"""What backends are told of products with scales along k, and of groups of rows."""
+"""The records by which backends are asked for scales along k and for groups of rows."""
 
 from __future__ import annotations
 

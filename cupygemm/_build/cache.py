@@ -108,7 +108,7 @@ def get_or_build(
     *,
     check: Callable[[Path], bool] | None = None,
 ) -> Path:
-    """Return the file for `key`, building it first where there is none that is intact.
+    """Return the file for `key`; build it first if it is missing or damaged.
 
     Parameters
     ----------

@@ -103,7 +103,7 @@ def temporary_dir() -> Path:
         try:
             path.mkdir(mode=0o700)
         except FileExistsError:
-            status = path.lstat()  # a link of another user's is no directory
+            status = path.lstat()  # another user's link is not a directory
             private = stat.S_ISDIR(status.st_mode) and stat.S_IMODE(status.st_mode) == 0o700
             if status.st_uid != user or not private:
                 path = Path(tempfile.mkdtemp(prefix="cupygemm-"))

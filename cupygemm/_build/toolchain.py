@@ -30,7 +30,7 @@ from cupygemm._build.source_text import read_source
 MINIMUM_CLANG = 22
 ToolchainName = Literal["rocm", "clang", "zig"]
 
-# LLVM's CodeGenPrepare starts anew after each change, unless a function is "huge", by default of
+# LLVM's CodeGenPrepare starts again after each change, unless a function is "huge", by default of
 # 10,000 blocks. The code is the same; a Cholesky panel of complex64 takes 2 instead of 17 s.
 _HUGE = ("-mllvm", "-cgpp-huge-func=1")
 _COMPILE = (
@@ -382,7 +382,7 @@ def _scratch(output: Path) -> Iterator[Path]:
 
 
 def run(what: str, compiler: Sequence[str], arguments: Sequence[str]) -> str:
-    """Run a compiler and return what it prints; raise `CompileError`, that `what`, if it fails."""
+    """Run a compiler and return its output; if it fails, raise a `CompileError` that says `what`."""
     command = [*compiler, *arguments]
     done = subprocess.run(
         command,

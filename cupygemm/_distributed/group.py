@@ -231,7 +231,7 @@ class Group:
     def meets_again(self, function: str, met: Met) -> bool:
         """Wait until all ranks have made a call, and return whether they are the same as before.
 
-        If they are not, `agree` is to be called with the same digest; it does not wait again.
+        If not, call `agree` with the same digest; it does not wait again.
         """
         digest, before = met
         known = self._meet(function, digest)
@@ -255,11 +255,11 @@ class Group:
     def meet_threads(self) -> None:
         """Wait for the other ranks, if some are threads of one process.
 
-        Some functions of a driver (allocations, frees, the load of a kernel) let their thread wait
-        for all work of the devices of a process, and no other thread calls the driver meanwhile. If
-        that work waited for what another rank has yet to enqueue, neither would go on. So these
-        ranks meet before work that waits for another one is enqueued, and when each has enqueued
-        what the others wait for. Nothing else happens between the two.
+        Some functions of a driver (allocations, frees, loading a kernel) block until all devices of
+        the process are idle, and meanwhile no other thread can call the driver. If a device then
+        waits for work that another rank has yet to enqueue, neither continues. So these ranks meet
+        twice: before they enqueue work that waits for another rank, and after each has enqueued
+        what the others wait for. They do nothing else between the two.
         """
         if self.shares_process:
             self._membership.agree({})

@@ -134,7 +134,7 @@ class Peers:
         return self._generation, self._half ^ after
 
     def restart(self) -> None:
-        """Count the copies of the current call anew: what was enqueued of it will not happen."""
+        """Reset the counts of the current call, whose enqueued copies will not run."""
         self._sent = [0] * self._size
         self._received = [0] * self._size
 
@@ -242,7 +242,7 @@ class Peers:
         self._ended.record(stream)
 
     def begin_on(self, stream: Any) -> None:
-        """Begin a call of which all work is on one stream, which waits for all of the last call."""
+        """Begin a call with all work on one stream, which waits for the end of the last call."""
         self._check()
         self._half ^= 1
         self.restart()
@@ -297,7 +297,8 @@ class Peers:
     def _arrived(self, source: int, at: int) -> int:
         """Return the address, at one rank, of the count of copies that arrived from another.
 
-        That of a rank's own counts what it has multiplied for the others, while it records.
+        The count of a rank's own is used during a recording, for the products that it has computed
+        for the others.
         """
         return self._flags.addresses[at] + (self._half * self._size + source) * _FLAG_BYTES
 

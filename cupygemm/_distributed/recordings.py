@@ -103,9 +103,9 @@ class Recordings:
         call : hashable
             As in `replay`.
         run : callable
-            Enqueues them, on streams for products and that of the copies. The function that it is
-            given is to be called before the first wait of a product for what depends on the others.
-            It is called again if the driver refuses the capture.
+            ``run(streams, split)`` enqueues them: products on `streams`, copies on the stream of
+            the copies. It calls ``split()`` before the first product waits for another rank. It is
+            called again if the driver refuses the capture.
         one_stream : bool
             All operations are on the current stream.
         """
@@ -187,7 +187,7 @@ class _Recording:
 
     @contextlib.contextmanager
     def captured(self, peers: Peers) -> Iterator[None]:
-        """Capture what is enqueued on the current stream and on that of the copies."""
+        """Capture the work of the current stream and of the stream of the copies."""
         from cupy.cuda import using_allocator
 
         self._scratch.rewind()
@@ -214,7 +214,7 @@ class _Recording:
         self._multiplying.begin_capture()
 
     def launch(self, stream: Any, peers: Peers) -> None:
-        """Enqueue the call on a stream and that of the copies, after all of the last call."""
+        """Enqueue the call on a stream and the stream of the copies, after all of the last call."""
         if self.one_stream:
             self._last.launch(stream)
             return

@@ -87,7 +87,7 @@ def half_ulp(values: Any, dtype: DTypeLike) -> Array:
     finite = np.isfinite(values)
     exponent = np.frexp(np.where(finite, values, 0))[1] - 1
     exponent = np.where(values == 0, info.minexp, np.maximum(exponent, info.minexp))
-    # Half of the least float64 is no float64.
+    # Half of the smallest float64 cannot be represented in float64.
     one = np.longdouble(1) if info.bits == 64 else np.float64(1)
     return np.where(finite, np.ldexp(one, exponent - info.nmant - 1), 0)
 

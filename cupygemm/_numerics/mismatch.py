@@ -34,7 +34,7 @@ def report(
     bound: Array,
     unwritten: Array | None = None,
 ) -> str:
-    """Return how many elements are wrong, where they are, and what is known of the reason.
+    """Return how many elements are wrong, where they are, and what may be the reason.
 
     Parameters
     ----------

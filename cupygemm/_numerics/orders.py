@@ -54,7 +54,7 @@ def name_order(actual: Array, reference: Array, bound: Array) -> list[str]:
 
 
 def _transposes(size: int) -> Iterator[tuple[int, int, Array]]:
-    """Yield the orders of places inner * i + j in which outer * j + i lies, with both factors."""
+    """Yield inner, outer and the order in which place inner * i + j holds place outer * j + i."""
     place = np.arange(size)
     for inner in (2**power for power in range(1, size.bit_length() - 1)):
         outer = size // inner

@@ -17,14 +17,14 @@ _FACTORS = ("alpha", "scale_a", "scale_b")
 
 
 class Binding:
-    """The options of a call by what they are used for.
+    """Sorts the options of a call by their use.
 
     Parameters
     ----------
     options : mapping of str to value
         The keywords of the call for which the plan is made.
     arguments : EpilogueArguments
-        What they were found to mean.
+        Their validated values.
     """
 
     __slots__ = (

@@ -77,7 +77,7 @@ def product_key(x1: Any, x2: Any, out: Any, dtype: DTypeLike | None, casting: st
 
 
 def options_key(options: Mapping[str, Any]) -> Key | None:
-    """Return what a plan depends on in the keywords of a call; None if one is no plain value.
+    """Return what a plan depends on in the keywords of a call; None if one is not a plain value.
 
     Numbers are passed to the kernel by value, so it matters only whether they are 0, 1 or complex.
     """

@@ -129,7 +129,7 @@ def make_plan(
     options : mapping of str to value, optional
         The keywords of the call, from which later calls take their arguments.
     arguments : EpilogueArguments, optional
-        What they were found to mean.
+        Their validated values.
     """
     run, by_address = on_device(device, lambda: _runner_of(request, device))
     return plan_of(run, request, device, options, arguments, by_address=by_address)

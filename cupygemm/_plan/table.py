@@ -48,7 +48,7 @@ class PlanTable:
             self._plans[key] = plan
 
     def clear(self) -> None:
-        """Forget all plans: what they were made by has changed."""
+        """Forget all plans, because the backends or the tuned configurations have changed."""
         with self._lock:
             self._plans.clear()
 

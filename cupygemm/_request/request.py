@@ -63,7 +63,7 @@ class Request:
 
     @property
     def moduli(self) -> int:
-        """Return by how many residues the operands are to be multiplied; 0 for none."""
+        """Return the number of residues in which the operands are multiplied; 0 for none."""
         return moduli_of(self.precision) if self.types.operand in (F32, F64) else 0
 
     @property

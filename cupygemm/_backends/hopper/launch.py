@@ -276,9 +276,9 @@ class MarkedLaunch:
     Parameters
     ----------
     early : GemmLaunch
-        Of the kernel with marks.
+        The launch of the kernel with marks.
     unmarked : callable
-        The launch where there can be no marks.
+        The launch for streams without marks; see `by_sm.marks`.
     """
 
     __slots__ = ("_early", "_stream", "_unmarked")

@@ -99,7 +99,7 @@ class ModularBackend(NoExtras):
         return Compiled(
             computed_by=inner.computed_by,
             reason=f"precision={request.precision!r} asks for products of {moduli} residues, which "
-            f"are computed so: {inner.reason}",
+            f"are computed as follows: {inner.reason}",
             handle=None,
             notes=(f"x1 and x2 are scaled and rounded to integers, as {moduli} residues of {I8}",),
             problem=inner.problem,

@@ -26,7 +26,7 @@ def source(kind: KernelKind, char: str, **config: int | bool) -> str:
     char : str
         NumPy's character of the element type.
     **config
-        What its ``Config`` holds besides.
+        The other constants of its ``Config``.
     """
     return kind.source(char, {"threads": THREADS, **config})
 

@@ -39,8 +39,8 @@ class Limits(NamedTuple):
         A product must have more tiles along each axis: with fewer, half of the blocks of each
         cluster would have no work.
     narrower : numpy.ndarray
-        The columns of a cluster whose tiles are narrower by one step, and the same otherwise. They
-        must not be as many as those of this cluster. -1 if there are no such tiles.
+        The number of columns of the same cluster with tiles that are narrower by one step. It must
+        differ from that of this cluster. -1 if there are no such tiles.
     least_units, most_units : numpy.ndarray
         The fewest and the most units of work.
     least_steps : numpy.ndarray

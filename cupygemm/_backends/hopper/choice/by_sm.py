@@ -49,7 +49,7 @@ def can_place(configs: Config) -> Number:
 
 
 def places(shapes: Shapes, blocks: Number, arch: HopperArch) -> Number:
-    """Return whether it is worth while for a product, in so many blocks."""
+    """Return whether placing tiles by SM pays for a product that has `blocks` blocks."""
     s = shapes
     suits = (s.size == 2) & (s.moved_bytes >= _LEAST_BYTES * arch.l2_bytes)
     if suits is False or not arch.places_by_sm:

@@ -32,7 +32,7 @@ def memory_bytes(
 
 
 def memory_rate(shapes: Shapes, constants: KernelConstants, *, cold: Number) -> Number:
-    """Return the bytes of a clock, of which L2 holds some unless the operands are `cold`."""
+    """Return the bytes per clock that memory gives; L2 helps unless the operands are `cold`."""
     limits = constants.warm_bytes_all, constants.warm_bytes_none
     lost = by_flag(cold, 1.0, between(shapes.moved_bytes, *limits))
     return constants.memory / (constants.warm + (1 - constants.warm) * lost)

@@ -56,8 +56,8 @@ class KernelConstants:
     meeting_alone : float
         How many times as many of these cycles, where a consumer has the SM to itself.
     lines, lines_sent, lines_l2, lines_memory : float
-        Share that rows that begin within lines add to what is read: by the SM that asks for them,
-        by one that they are multicast to, by L2, and by the memory.
+        Share of the bytes that rows which begin within lines add: for the SM that asks for them,
+        for one that they are multicast to, for L2, and for the memory.
     camping_along_k, camping_across : float
         Share that rows that begin at multiples of 4 KiB add in L2, by whether k lies along them.
     narrow : float
@@ -81,12 +81,14 @@ class KernelConstants:
         Time of the memory for what L2 still holds from the call before, as a share of the full
         time.
     warm_bytes_all, warm_bytes_none : float
-        A product of so many bytes is held whole, or hardly at all.
+        L2 holds all of a product of up to the first number of bytes, and from the second on hardly
+        any of it.
     strip, stream_memory : float
         Share by which the memory reads strips of one line more slowly, and wider ones less so; and
         share where clusters are at different depths.
     cold_bytes_none, cold_bytes_all : float
-        From so many bytes on, and fully from so many, an SM takes in what the memory gives.
+        From the first number of bytes on, the rate at which SMs receive data from memory begins to
+        count; from the second on it counts fully.
     idle_alone, idle_in_clusters : float
         Share that the memory loses where all SMs are idle, without clusters and with them.
     overlap : float
