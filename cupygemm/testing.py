@@ -62,7 +62,7 @@ def random_operands(
     ----------
     x1_shape, x2_shape : tuple of int
     dtype : dtype
-        The type of both operands; numbers are rounded to it.
+        The type of both operands, to which the numbers are converted.
     seed : int
         The same seed gives the same numbers.
 
@@ -107,11 +107,13 @@ def integer_operands(
         raise ValueError(f"k = {k} is too large: sums of {k} ones are not exact in float32")
     dtype = np.dtype(dtype)
     room = 2**ACCUMULATOR_BITS // (2 if dtype.kind == "c" else 1)
-    if dtype.kind not in "iuc":
+    if dtype.kind == "b":
+        room = 1
+    elif dtype.kind not in "iuc":
         room = min(room, int(float(finfo(dtype).max)))
     largest = max(1, min(8, math.isqrt(room // max(k, 1))))
     generator = np.random.default_rng(seed)
-    smallest = 0 if dtype.kind == "u" else -largest
+    smallest = 0 if dtype.kind in "bu" else -largest
     x1, x2 = (
         complex_reference.draw(
             lambda s: generator.integers(smallest, largest, s, endpoint=True), shape, dtype

@@ -1,4 +1,4 @@
-"""`PartialProducts`: a rank's part of a sum over ranks; `reduced` adds the parts for its own rows.
+"""`PartialProducts`: a rank's part of a sum over ranks; `Reduction` adds the parts of its rows.
 
 A rank takes the steps of `all_gather_matmul` in reverse: where it would receive rows of a peer, it
 multiplies these rows for the peer, and sends the sums while it multiplies for the next one. Where
@@ -160,192 +160,164 @@ def transport_of(
     return choose_transport(group, bounds, work, segment_bytes=nbytes, scatters=True)
 
 
-def reduced(
-    group: Group,
-    transport: Transport,
-    bounds: Sequence[Rows],
-    sums: PartialProducts,
-    call: Call,
-    out: Any,
-    *,
-    key: Hashable = None,
-) -> Any:
-    """Enqueue the partial products and their exchange, and return this rank's rows of the result.
+@dataclass(frozen=True, kw_only=True)
+class Reduction:
+    """The sum of partial products over a group, of which this rank gets some rows.
 
-    Parameters
+    Attributes
     ----------
     group : Group
     transport : Transport
     bounds : sequence of Rows
+        The rows of each rank.
     sums : PartialProducts
-    call : Call
-        The call that computes this rank's rows of the result.
-    out : cupy.ndarray or None
-        Where they are stored; None makes a new array.
-    key : hashable, optional
-        What identifies the call but for the addresses of its arrays; None if it cannot be kept.
     """
-    import cupy
 
-    if transport.peers is not None:
-        return _reduced_at_peers(group, transport, bounds, sums, call, out, key)
-    first, last = bounds[group.rank]
-    parts = cupy.empty((group.size, last - first, sums.b.shape[1]), sums.travelling)
-    sent = sums.empty_like_result()
-    exchange = _exchange_by_nccl if transport.overlaps else _exchange_at_once
-    exchange(group, transport, bounds, sums, sent, parts)
-    return sum_and_finish(call, parts, sums.sums, out)
+    group: Group
+    transport: Transport
+    bounds: Sequence[Rows]
+    sums: PartialProducts
 
+    def enqueue(self, call: Call, out: Any, *, key: Hashable = None) -> Any:
+        """Enqueue the partial products and their exchange, and return this rank's rows of the sum.
 
-def _reduced_at_peers(
-    group: Group,
-    transport: Transport,
-    bounds: Sequence[Rows],
-    sums: PartialProducts,
-    call: Call,
-    out: Any,
-    key: Hashable,
-) -> Any:
-    from cupy import empty
-    from cupy.cuda import get_current_stream
+        Parameters
+        ----------
+        call : Call
+            The call that computes this rank's rows of the result.
+        out : cupy.ndarray or None
+            Where they are stored; None makes a new array.
+        key : hashable, optional
+            What identifies the call but for the addresses of its arrays; None if it cannot be kept.
+        """
+        import cupy
 
-    recordings, peers = group.recordings, transport.peers
-    assert recordings is not None
-    assert peers is not None
-    first, last = bounds[group.rank]
-    shape = (last - first, sums.b.shape[1])
-    repeated = None
-    if key is not None and transport.records and in_one_pass(call, sums.sums):
-        if out is None:
-            out = empty(shape, container(call.request.types.result))
-        repeated = transport.placed(key, sums.a, sums.b, out)
-    if recordings.replay(repeated):
-        return out
-    stream = get_current_stream()
-    begin, end = (peers.begin, peers.end) if transport.overlaps else (peers.begin_on, peers.end_on)
-    begin(stream)
-    parts = peers.array((group.size, *shape), sums.travelling)
-    result = out
-
-    def enqueue(streams: ProductStreams, split: Callable[[], None]) -> None:
-        nonlocal result
-        sent = sums.empty_like_result()
-        if transport.overlaps:
-            _send_by_copies(group.rank, transport, bounds, sums, sent, parts, streams)
-            split()
-            peers.sent()
-            for step in transport.steps:
-                for peer, _ in step.sends:
-                    peers.receive(peer, get_current_stream())
+        if self.transport.peers is not None:
+            return self._at_peers(self.transport.peers, call, out, key)
+        first, last = self._own_rows
+        shape = (self.group.size, last - first, self.sums.b.shape[1])
+        parts, sent = cupy.empty(shape, self.sums.travelling), self.sums.empty_like_result()
+        if self.transport.overlaps:
+            self._exchange_by_nccl(sent, parts)
         else:
-            _send_by_stores(group.rank, peers, bounds, sums, sent, parts)
-        result = sum_and_finish(call, parts, sums.sums, out)
+            self._exchange_at_once(sent, parts)
+        return sum_and_finish(call, parts, self.sums.sums, out)
 
-    recordings.enqueue(repeated, enqueue, one_stream=not transport.overlaps)
-    end(stream)
-    return result
+    @property
+    def _own_rows(self) -> Rows:
+        return self.bounds[self.group.rank]
 
+    def _at_peers(self, peers: Peers, call: Call, out: Any, key: Hashable) -> Any:
+        from cupy import empty
+        from cupy.cuda import get_current_stream
 
-def _exchange_at_once(
-    group: Group,
-    transport: Transport,
-    bounds: Sequence[Rows],
-    sums: PartialProducts,
-    sent: Any,
-    parts: Any,
-) -> None:
-    from cupy.cuda import get_current_stream, runtime
+        transport, sums, recordings = self.transport, self.sums, self.group.recordings
+        assert recordings is not None
+        first, last = self._own_rows
+        shape = (last - first, sums.b.shape[1])
+        repeated = None
+        if key is not None and transport.records and in_one_pass(call, sums.sums):
+            if out is None:
+                out = empty(shape, container(call.request.types.result))
+            repeated = transport.placed(key, sums.a, sums.b, out)
+        if recordings.replay(repeated):
+            return out
+        stream = get_current_stream()
+        overlaps = transport.overlaps
+        begin, end = (peers.begin, peers.end) if overlaps else (peers.begin_on, peers.end_on)
+        begin(stream)
+        parts = peers.array((self.group.size, *shape), sums.travelling)
+        result = out
 
-    stream = get_current_stream()
-    sums.multiply((0, sent.shape[0]), sent)
-    for step in transport.steps:
-        group.exchange(*_messages(step, bounds[group.rank], sent, parts), stream)
-    own = Message.of_rows(sent, bounds[group.rank], group.rank)
-    if own.nbytes:
-        place = parts.data.ptr + group.rank * own.nbytes
-        kind = runtime.memcpyDeviceToDevice
-        runtime.memcpyAsync(place, own.address, own.nbytes, kind, stream.ptr)
+        def enqueue(streams: ProductStreams, split: Callable[[], None]) -> None:
+            nonlocal result
+            sent = sums.empty_like_result()
+            if overlaps:
+                self._send_by_copies(peers, sent, parts, streams)
+                split()
+                peers.sent()
+                for step in transport.steps:
+                    for peer, _ in step.sends:
+                        peers.receive(peer, get_current_stream())
+            else:
+                self._send_by_stores(peers, sent, parts)
+            result = sum_and_finish(call, parts, sums.sums, out)
 
+        recordings.enqueue(repeated, enqueue, one_stream=not overlaps)
+        end(stream)
+        return result
 
-def _messages(
-    step: Step, own_rows: Rows, sent: Any, parts: Any
-) -> tuple[list[Message], list[Message]]:
-    """Return the sends and the receives of a step."""
-    count, n = parts.shape[1:]
-    row_bytes = n * parts.itemsize
-    sends = [Message.of_rows(sent, part, peer) for peer, part in step.receives]
-    receives = [
-        Message(
-            parts.data.ptr + (peer * count + start - own_rows[0]) * row_bytes,
-            (stop - start) * row_bytes,
-            peer,
-        )
-        for peer, (start, stop) in step.sends
-    ]
-    return sends, receives
+    def _exchange_at_once(self, sent: Any, parts: Any) -> None:
+        """Enqueue the partial products of all rows, and then their exchange by NCCL."""
+        from cupy.cuda import get_current_stream, runtime
 
+        rank, stream = self.group.rank, get_current_stream()
+        self.sums.multiply((0, sent.shape[0]), sent)
+        for step in self.transport.steps:
+            self.group.exchange(*self._messages(step, sent, parts), stream)
+        own = Message.of_rows(sent, self._own_rows, rank)
+        if own.nbytes:
+            place = parts.data.ptr + rank * own.nbytes
+            kind = runtime.memcpyDeviceToDevice
+            runtime.memcpyAsync(place, own.address, own.nbytes, kind, stream.ptr)
 
-def _exchange_by_nccl(
-    group: Group,
-    transport: Transport,
-    bounds: Sequence[Rows],
-    sums: PartialProducts,
-    sent: Any,
-    parts: Any,
-) -> None:
-    from cupy.cuda import get_current_stream
+    def _exchange_by_nccl(self, sent: Any, parts: Any) -> None:
+        """Enqueue the partial products, and the exchange of each when it is computed."""
+        from cupy.cuda import get_current_stream
 
-    first, last = bounds[group.rank]
-    stream = get_current_stream()
-    for step in transport.steps:
-        for _, part in step.receives:
-            sums.multiply(part, sent[slice(*part)])
-        group.stream.wait_event(stream.record())  # these sums are there, and `parts` may be written
-        group.exchange(*_messages(step, (first, last), sent, parts), group.stream)
-    sums.multiply((first, last), parts[group.rank])
-    if transport.steps:
-        stream.wait_event(group.stream.record())
+        group, stream = self.group, get_current_stream()
+        for step in self.transport.steps:
+            for _, part in step.receives:
+                self.sums.multiply(part, sent[slice(*part)])
+            # These sums are there, and `parts` may be written.
+            group.stream.wait_event(stream.record())
+            group.exchange(*self._messages(step, sent, parts), group.stream)
+        self.sums.multiply(self._own_rows, parts[group.rank])
+        if self.transport.steps:
+            stream.wait_event(group.stream.record())
 
+    def _messages(self, step: Step, sent: Any, parts: Any) -> tuple[list[Message], list[Message]]:
+        """Return the sends and the receives of a step."""
+        count, n = parts.shape[1:]
+        row_bytes = n * parts.itemsize
+        sends = [Message.of_rows(sent, part, peer) for peer, part in step.receives]
+        receives = [
+            Message(
+                parts.data.ptr + (peer * count + start - self._own_rows[0]) * row_bytes,
+                (stop - start) * row_bytes,
+                peer,
+            )
+            for peer, (start, stop) in step.sends
+        ]
+        return sends, receives
 
-def _send_by_copies(
-    rank: int,
-    transport: Transport,
-    bounds: Sequence[Rows],
-    sums: PartialProducts,
-    sent: Any,
-    parts: Any,
-    streams: ProductStreams,
-) -> None:
-    """Enqueue the partial products and the copies to peers."""
-    peers = transport.peers
-    assert peers is not None
-    row_bytes = parts.shape[2] * parts.itemsize
-    receives = [part for step in transport.steps for part in step.receives]
-    for number, (peer, (start, stop)) in enumerate(receives):
-        with streams.turn(number * transport.two_products) as multiplying:
-            sums.multiply((start, stop), sent[start:stop])
-        begins, ends = bounds[peer]
-        row = rank * (ends - begins) + start - begins
-        message = Message.of_rows(sent, (start, stop), peer)
-        peers.send_after(multiplying, message, row * row_bytes)
-    with streams.turn(len(receives) * transport.two_products):
-        sums.multiply(bounds[rank], parts[rank])
-    streams.join()
+    def _send_by_copies(self, peers: Peers, sent: Any, parts: Any, streams: ProductStreams) -> None:
+        """Enqueue the partial products and the copies to peers."""
+        rank, transport = self.group.rank, self.transport
+        row_bytes = parts.shape[2] * parts.itemsize
+        receives = [part for step in transport.steps for part in step.receives]
+        for number, (peer, (start, stop)) in enumerate(receives):
+            with streams.turn(number * transport.two_products) as multiplying:
+                self.sums.multiply((start, stop), sent[start:stop])
+            begins, ends = self.bounds[peer]
+            row = rank * (ends - begins) + start - begins
+            message = Message.of_rows(sent, (start, stop), peer)
+            peers.send_after(multiplying, message, row * row_bytes)
+        with streams.turn(len(receives) * transport.two_products):
+            self.sums.multiply(self._own_rows, parts[rank])
+        streams.join()
 
+    def _send_by_stores(self, peers: Peers, sent: Any, parts: Any) -> None:
+        """Enqueue the partial products of all rows, and their stores to all ranks."""
+        from cupy.cuda import get_current_stream
 
-def _send_by_stores(
-    rank: int, peers: Peers, bounds: Sequence[Rows], sums: PartialProducts, sent: Any, parts: Any
-) -> None:
-    """Enqueue the partial products of all rows, and their stores to all ranks."""
-    from cupy.cuda import get_current_stream
-
-    stream = get_current_stream()
-    sums.multiply((0, sent.shape[0]), sent)
-    row_bytes = parts.shape[2] * parts.itemsize
-    sends = []
-    for peer in peers.others_first:
-        first, last = bounds[peer]
-        message = Message.of_rows(sent, (first, last), peer)
-        sends.append((message, rank * (last - first) * row_bytes))
-    peers.store(sends, stream)
-    peers.exchange_flags(stream)
+        stream = get_current_stream()
+        self.sums.multiply((0, sent.shape[0]), sent)
+        row_bytes = parts.shape[2] * parts.itemsize
+        sends = []
+        for peer in peers.others_first:
+            first, last = self.bounds[peer]
+            message = Message.of_rows(sent, (first, last), peer)
+            sends.append((message, self.group.rank * (last - first) * row_bytes))
+        peers.store(sends, stream)
+        peers.exchange_flags(stream)

@@ -18,8 +18,8 @@ from cupygemm._distributed.messages import Message
 from cupygemm._distributed.partial_products import (
     PartialProducts,
     PartialTypes,
+    Reduction,
     partial_types,
-    reduced,
     transport_of,
 )
 from cupygemm._distributed.rendezvous import Facts
@@ -127,7 +127,8 @@ def matmul_reduce_scatter(
     sums = PartialProducts(a, b, types)
     with group.guarded():
         transport = transport_of(group, bounds, sums, _largest_k(everybody))
-        return reduced(group, transport, bounds, sums, call, out, key=key)
+        reduction = Reduction(group=group, transport=transport, bounds=bounds, sums=sums)
+        return reduction.enqueue(call, out, key=key)
 
 
 class _Product(NamedTuple):
@@ -212,7 +213,8 @@ def matmul_all_reduce(
     k = _largest_k(group.agree(name, facts, own=_OWN_FACTS))
     with group.guarded():
         transport = transport_of(group, bounds, sums, k, result_bytes=target.nbytes)
-        reduced(group, transport, bounds, sums, call, own)
+        reduction = Reduction(group=group, transport=transport, bounds=bounds, sums=sums)
+        reduction.enqueue(call, own)
         _gather(group, transport, bounds, target)
         if out is not None and target is not out:
             out[...] = target

@@ -37,7 +37,7 @@ def test_integer_operands_that_cannot_be_exact():
         testing.integer_operands((0, 2**24 + 1), (2**24 + 1, 0), F16)
 
 
-@pytest.mark.parametrize("dtype", ["i1", "u1", "i4"])
+@pytest.mark.parametrize("dtype", ["i1", "u1", "i4", "?"])
 def test_integer_operands_of_integer_types(dtype):
     x1, x2 = testing.integer_operands((3, 20), (20, 4), dtype)
     assert x1.dtype == dtype
