@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from cupygemm._plan.table import PLANS, Key
-from cupygemm._products.pairs import contract, ndarray_type
+from cupygemm._products.pairs import check_new_result, contract, ndarray_type
 from cupygemm._products.products import conjugated
 from cupygemm._records.formats import parse_dtype
 from cupygemm._request.arrays import Array, as_arrays, single_out
@@ -141,9 +141,7 @@ def matvec(
     >>> cupygemm.matvec(matrices, cp.ones(3, "float32")).shape
     (4, 2)
     """
-    return _apply(
-        MATVEC, x1, x2, out, axes=axes, dtype=dtype, casting=casting, order=order, keepdims=False
-    )
+    return _apply(MATVEC, x1, x2, out, axes=axes, dtype=dtype, casting=casting, order=order)
 
 
 @common_keywords
@@ -193,9 +191,7 @@ def vecmat(
     >>> cupygemm.vecmat(cp.ones(2, "float32"), matrices).shape
     (4, 3)
     """
-    return _apply(
-        VECMAT, x1, x2, out, axes=axes, dtype=dtype, casting=casting, order=order, keepdims=False
-    )
+    return _apply(VECMAT, x1, x2, out, axes=axes, dtype=dtype, casting=casting, order=order)
 
 
 def _apply(
@@ -208,7 +204,7 @@ def _apply(
     dtype: DTypeLike | None,
     casting: str,
     order: str | None,
-    keepdims: bool,
+    keepdims: bool = False,
 ) -> Array:
     """Compute the product that a signature describes."""
     name = signature.name
@@ -223,6 +219,7 @@ def _apply(
     contiguous = result_order(name, order, (x1, x2))
     if target is None and contiguous is not None:
         types = product_types(x1.dtype, x2.dtype, dtype=wanted, casting=casting)
+        check_new_result(types.result)
         shape = tuple(call.shape[axis] for axis in call.core_last)
         storage = ndarray_type()(shape, types.result, order=contiguous)
         out = target = storage.transpose(np.argsort(call.core_last).tolist())

@@ -145,11 +145,8 @@ def _plan_pair(
         dtype=dtype,
         casting=casting,
     )
-    if layout_out is None and types.result in FLOAT8_DTYPES:
-        raise TypeError(
-            f"matmul: dtype is {types.result}; this function does not round to 8-bit floats, "
-            "cupygemm.matmul, gemm and linear do"
-        )
+    if layout_out is None:
+        check_new_result(types.result)
     sizes: dict[Label, int] = {}
     for labels, layout in ((x1.labels, x1.layout), (x2.labels, x2.layout)):
         for label, extent in zip(labels, layout.shape, strict=True):
@@ -191,6 +188,15 @@ def _plan_pair(
         dtype=dtype,
         casting=casting,
     )
+
+
+def check_new_result(dtype: np.dtype[Any]) -> None:
+    """Raise TypeError if CuPy has no arrays of the type of a new result."""
+    if dtype in FLOAT8_DTYPES:
+        raise TypeError(
+            f"matmul: dtype is {dtype}; this function does not round to 8-bit floats, "
+            "cupygemm.matmul, gemm and linear do"
+        )
 
 
 def _axes(labels: Labels, layout: ArrayLayout, sizes: Sizes) -> LabelledAxes:
