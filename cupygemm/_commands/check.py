@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cupygemm._commands import detect as _detect
 from cupygemm._commands.scripts import emulated_children, run_program, target_of_program
 from cupygemm._commands.severities import Error, Off, Warn, severities
+
+if TYPE_CHECKING:
+    from cupygemm.emulator.diagnostics.findings import Observed
 
 CONTEXT = {"ignore_unknown_options": True, "allow_interspersed_args": False}
 
@@ -42,11 +45,15 @@ def check(
             "number for a random one. A result whose bits change depends on it.",
         ),
     ] = None,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Write nothing if no fault was found.")
+    ] = False,
 ) -> None:
     """Run a CuPy program on the emulated device, which reports what its kernels do wrong.
 
     The exit status is 1 if a kernel had a fault, also if the program caught the error, and 2 if the
-    device or the program cannot be started. Otherwise it is the program's own.
+    device or the program cannot be started. Otherwise it is the program's own. The reports, and at
+    the end a line on what was checked, go to stderr.
     """
     from cupygemm import emulator
     from cupygemm.emulator._session import finish_streams, use_stream_order
@@ -82,9 +89,17 @@ def check(
     if reports or warned:
         counts = f"{_count(len(reports), 'fault')} and {_count(warned, 'warning')}"
         typer.echo(f"\ncupygemm check: {counts} on the emulated {emulator.target()}", err=True)
-    elif emulator.last_launch() is None:
-        typer.echo("cupygemm check: no kernel was launched", err=True)
+    elif not quiet:
+        typer.echo(f"cupygemm check: {_clean(seen, emulator.target(), status)}", err=True)
     raise typer.Exit(1 if reports else status)
+
+
+def _clean(seen: Observed, target: str | None, status: int) -> str:
+    """Return what is said where nothing was found."""
+    if not seen.launches:
+        return "no kernel was launched"
+    ended = f"; the program ended with exit status {status}" * bool(status)
+    return f"no fault found in {seen.checked()} on the emulated {target}{ended}"
 
 
 def _count(number: int, noun: str) -> str:

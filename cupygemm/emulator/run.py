@@ -225,7 +225,7 @@ def launch(
         _run_batches(batches, dispatch, program, kernarg, counts)
     except EmulatorError as err:
         store.give_back(key, program, grown=len(program.entries) > decoded)
-        findings.finish(err)
+        findings.finish(kernel.name, err)
         raise
     finally:
         memory.free(kernarg, recycle=True)
@@ -241,7 +241,7 @@ def launch(
         _last = replace(_last, profile=profiled)
         for collecting in tuple(active):
             collecting.add(profiled, kernel.code_object.elf)
-    findings.finish()
+    findings.finish(kernel.name)
     return _last
 
 

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from cupygemm._commands import cli
 from cupygemm._commands.scripts import run_program
+from cupygemm.emulator.diagnostics.table import CHECKS
 
 PROGRAM = """
 import os
@@ -66,7 +67,41 @@ def test_a_program_without_faults_keeps_its_status(program: Path) -> None:
     process = check(program, "--its-option", "-m", 7)
     assert process.returncode == 7, process.stderr
     assert process.stdout == "__main__ ['--its-option', '-m', '7'] True\n\n"
-    assert process.stderr == ""
+    errors = sum(check.default == "error" for check in CHECKS.values())
+    warned = sum(check.default == "warn" for check in CHECKS.values())
+    assert process.stderr == (
+        f"cupygemm check: no fault found in 1 launch of 1 kernel ({errors} checks on, {warned} "
+        "only warn, off: alignment) on the emulated gfx942; the program ended with exit status 7\n"
+    )
+
+
+def test_a_program_without_faults_may_be_quiet(program: Path) -> None:
+    process = check("--quiet", program, 0)
+    assert (process.returncode, process.stderr) == (0, "")
+    process = check("-q", program, "fault", 0)
+    assert process.returncode == 1
+    assert process.stderr.endswith("1 fault and 0 warnings on the emulated gfx942\n")
+
+
+def test_checks_that_the_program_switches_off_are_named(tmp_path: Path) -> None:
+    """Also if only one of its launches was without them."""
+    path = tmp_path / "program.py"
+    path.write_text(
+        "import cupy as cp\n"
+        "from cupygemm import emulator\n"
+        "k = cp.RawKernel('extern \"C\" __global__ void k(int* x) { x[threadIdx.x] = 3; }', 'k')\n"
+        "x = cp.empty(64, 'i4')\n"
+        "k((1,), (64,), (x,))\n"
+        "with emulator.checks(bounds='warn', lds_races='off'):\n"
+        "    k((1,), (64,), (x,))\n"
+    )
+    process = check(path)
+    errors = sum(check.default == "error" for check in CHECKS.values()) - 2
+    warned = sum(check.default == "warn" for check in CHECKS.values()) + 1
+    assert process.stderr == (
+        f"cupygemm check: no fault found in 2 launches of 1 kernel ({errors} checks on, {warned} "
+        "only warn, off: alignment, lds_races) on the emulated gfx942\n"
+    )
 
 
 @pytest.mark.slow
@@ -149,7 +184,7 @@ def test_what_a_program_raises_is_printed_as_python_prints_it(program: Path) -> 
     lines = process.stderr.splitlines()
     assert lines[0] == "Traceback (most recent call last):"
     assert lines[1].startswith(f'  File "{program}", line ')
-    assert lines[-1] == "ValueError: its own"
+    assert lines[-2] == "ValueError: its own"
     assert "in run_program" not in process.stderr
 
 
@@ -157,7 +192,7 @@ def test_what_a_program_raises_is_printed_as_python_prints_it(program: Path) -> 
 def test_an_exit_with_a_message(program: Path) -> None:
     process = check(program, "exit")
     assert process.returncode == 1
-    assert process.stderr.splitlines()[-1] == "a message"
+    assert process.stderr.splitlines()[0] == "a message"
 
 
 PARENT = """

@@ -19,6 +19,8 @@ from cupygemm.emulator.diagnostics.checking import Policy
 from cupygemm.emulator.errors import EmulatorError, Fault, KernelFault, KernelWarning
 
 _LISTED = 10  # findings that a warning shows
+_NAMED = 3  # checks that are off, of which a summary has the names
+_STRICTNESS = ("off", "warn", "error")
 _PACKAGES = ("cupygemm", "cupy", "cupyx", "cupy_backends")
 _observers: list[Observed] = []
 
@@ -49,10 +51,39 @@ class Observed:
         What ended a launch or a call.
     warnings : list of EmulatorError
         The findings of checks that are warnings.
+    launches : dict of str to int
+        How often each kernel was launched, by its name.
+    severities : dict of str to set of str
+        What each check was, in one launch or another.
     """
 
     errors: list[EmulatorError] = field(default_factory=list)
     warnings: list[EmulatorError] = field(default_factory=list)
+    launches: dict[str, int] = field(default_factory=dict)
+    severities: dict[str, set[str]] = field(default_factory=dict)
+
+    def add_launch(self, kernel: str, policy: Policy) -> None:
+        """Count a launch that has ended."""
+        self.launches[kernel] = self.launches.get(kernel, 0) + 1
+        for check, severity in policy.items():
+            self.severities.setdefault(check, set()).add(severity)
+
+    def checked(self) -> str:
+        """Say what was checked, and how strictly: ``3 launches of 2 kernels (25 checks on, ...)``.
+
+        A check counts as what it was at least strictly.
+        """
+        launches, kernels = sum(self.launches.values()), len(self.launches)
+        least = {check: min(seen, key=_STRICTNESS.index) for check, seen in self.severities.items()}
+        by_severity = {each: [c for c in least if least[c] == each] for each in _STRICTNESS}
+        off = by_severity["off"]
+        named = ", ".join(off) if len(off) <= _NAMED else str(len(off))
+        parts = [f"{len(by_severity['error'])} checks on", f"{len(by_severity['warn'])} only warn"]
+        return (
+            f"{launches:,} launch{'es' * (launches != 1)} of "
+            f"{kernels:,} kernel{'s' * (kernels != 1)} "
+            f"({', '.join([*parts, f'off: {named}'] if off else parts)})"
+        )
 
 
 class Findings:
@@ -110,9 +141,10 @@ class Findings:
             self._seen.add(key)
             self.warnings.append(self.explain(fault, group))
 
-    def finish(self, error: EmulatorError | None = None) -> None:
+    def finish(self, kernel: str, error: EmulatorError | None = None) -> None:
         """Emit the warnings of a launch that has ended, and tell the observers."""
         for seen in _observers:
+            seen.add_launch(kernel, self.policy)
             seen.warnings.extend(self.warnings)
             if error is not None:
                 seen.errors.append(error)

@@ -17,6 +17,7 @@ from cupygemm.emulator.profiling.timing.machine import MACHINES
 from cupygemm.emulator.profiling.timing.model import Timing
 
 _LEAST = 0.03  # share of the time from which waits are named
+_HITS_LOST = 0.1  # share of the requests from which conflicts change the hit rate
 CONFLICTS = "Conflict misses in vL1D"
 FLAT = "LDS accessed by FLAT instructions"
 
@@ -47,6 +48,11 @@ def place(inst: InstructionProfile) -> str:
     return f"{name} ({inst.place})" if inst.place else name
 
 
+def costs(share: float) -> bool:
+    """Return whether a share is more than 0 %, as sentences round it."""
+    return round(100 * share) > 0
+
+
 def _conflict_misses(kernel: KernelCounts, _timing: Timing) -> Cause | None:
     traffic = kernel.global_memory.traffic
     if not traffic.l1_conflict or traffic.l1_conflict < 0.02 * traffic.l1_reads:
@@ -55,11 +61,17 @@ def _conflict_misses(kernel: KernelCounts, _timing: Timing) -> Cause | None:
     inst = remedies.worst(kernel, lambda i: _traffic(i, "l1_conflict"))
     if inst is None or inst.global_memory is None:
         return None
+    if costs(share):
+        effect = f"they cost up to {share:.0%} of the modelled time."
+    elif traffic.l1_conflict >= _HITS_LOST * traffic.l1_reads:
+        effect = "they cost none of the modelled time, but they change the hit rate."
+    else:
+        return None
     sentence = misses.stride_sentence(inst.global_memory.traffic, kernel.target)
     return Cause(
         CONFLICTS,
         share,
-        f"they cost up to {share:.0%} of the modelled time. vL1D hits in "
+        f"{effect} vL1D hits in "
         f"{percent(kernel.global_memory.l1_hit_rate)} of {traffic.l1_reads:,} requests, and "
         f"{traffic.l1_conflict:,} of {traffic.l1_reads - traffic.l1_hits:,} misses are conflicts: "
         f"without them it would hit in {percent(misses.best_hit_rate(traffic))}. The most are "
@@ -100,6 +112,8 @@ def _flat_lds(kernel: KernelCounts, timing: Timing) -> Cause | None:
     lost = ratio(sum(lds.conflict_cycles for lds in served), sum(lds.cycles for lds in served))
     spent = sum(sum(i.modelled_cycles.values()) for i in flat)
     share = ratio(spent, sum(timing.wave_cycles.values())) or 0.0
+    if not costs(share):
+        return None
     return Cause(
         FLAT,
         share,

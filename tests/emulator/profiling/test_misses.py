@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections import OrderedDict
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 
 from cupygemm.emulator import run
 from cupygemm.emulator.device import Memory
+from cupygemm.emulator.profiling import remedies
 from cupygemm.emulator.profiling.caches import Traffic
 from cupygemm.emulator.profiling.kernel_profile import KernelProfile
 from cupygemm.emulator.profiling.parts import PARTS
@@ -122,6 +124,17 @@ def test_rows_at_a_power_of_two_share_a_set() -> None:
     assert "fall into 1 of the 4 sets, and a set holds 64 lines" in text
     assert "pad the rows from 16,384 to 16,512 bytes" in text
     assert "Conflict" not in str(good.verdict)
+
+
+def test_conflicts_without_an_effect_are_no_cause(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are one if they cost time, or change the hit rate."""
+    monkeypatch.setattr(remedies, "gain", lambda *_: 0.004)
+    assert "they cost none of the modelled time, but they change" in str(rows(2 * 8192).verdict)
+    causes = importlib.import_module("cupygemm.emulator.profiling.causes")
+    monkeypatch.setattr(causes, "_HITS_LOST", 0.51)
+    assert "Conflict" not in str(rows(2 * 8192).verdict)
+    monkeypatch.setattr(remedies, "gain", lambda *_: 0.006)
+    assert "Conflict misses in vL1D: they cost up to 1% of" in str(rows(2 * 8192).verdict)
 
 
 @pytest.mark.parametrize(("stride", "reached"), [(256, 2), (512, 1), (640, 4), (384, 4)])
