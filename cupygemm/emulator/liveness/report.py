@@ -9,46 +9,20 @@ from typing import Any
 import numpy as np
 
 from cupygemm.emulator.errors import Fault, UnsupportedInstruction, spans
-from cupygemm.emulator.isa.decode import decode
 from cupygemm.emulator.isa.instruction import APERTURE_SHARED, EXEC, Instruction
+from cupygemm.emulator.liveness.setters import Setters, decoded
 from cupygemm.emulator.units import bind
 from cupygemm.emulator.units.lds.records import last_writer
 from cupygemm.emulator.waves.reports import instruction_at, source_text, waves_text
 from cupygemm.emulator.waves.state import State
 
 _MOST_INSTRUCTIONS = 12  # of a loop that are listed
-_MOST_STORES = 6
 _LEAVES = re.compile(r"s_andn2_b64 exec, exec, s\[(\d+):\d+\]")  # the lanes that are done
 _LEFT = """\
 lanes of wave {wave} that have left the loop: {lanes}. They go on when all lanes have left it,
 because a wave has one program counter. So a lock that each lane takes for itself is never opened:
 let one lane of the wave take it, or do the work and open it inside the loop, in the lane that has
 it"""
-_ENDS = ("s_endpgm", "s_setpc", "s_rfe")
-_STORES = {
-    "LDS": (
-        "ds_write",
-        "ds_add",
-        "ds_or",
-        "ds_and",
-        "ds_xor",
-        "ds_wrxchg",
-        "ds_cmpst",
-        "ds_inc",
-        "flat_store",
-        "flat_atomic",
-    ),
-    "global memory": (
-        "global_store",
-        "global_atomic",
-        "flat_store",
-        "flat_atomic",
-        "buffer_store",
-        "buffer_atomic",
-        "s_store",
-        "s_atomic",
-    ),
-}
 
 
 @dataclass(frozen=True)
@@ -82,7 +56,7 @@ class _Flag:
     """What a loop reads."""
 
     pc: int
-    space: str  # a key of _STORES
+    space: str  # a key of STORES
     addresses: tuple[int, ...]
     bytes: int
 
@@ -119,7 +93,10 @@ def describe(state: State, spinning: dict[int, set[int]], waiting: list[int]) ->
         lines += _barrier(state, halted, together)
     lines += [_last_write(state, wave, flag) for flag in flags]
     for space in dict.fromkeys(flag.space for flag in flags):
-        lines += _setters(state, space, spinning, waiting, workgroup)
+        here = [flag for flag in flags if flag.space == space]
+        writers = {_last_writer(state, wave, flag)[1] for flag in here}
+        loads = [flag.pc for flag in here]
+        lines += Setters(state, space, spinning, waiting, workgroup).listed(loads, writers)
     lines += _lanes_that_left(state, loop, wave)
     if not flags:
         lines.append("the loop reads no memory that another wave could write")
@@ -135,13 +112,6 @@ def describe(state: State, spinning: dict[int, set[int]], waiting: list[int]) ->
     )
 
 
-def _decoded(state: State, pc: int) -> Instruction | None:
-    try:
-        return decode(state.kernel.code_object.image, pc, state.target.name)
-    except UnsupportedInstruction:
-        return None
-
-
 def _loop(state: State, loop: set[int], flags: dict[int, _Flag], wave: int) -> list[str]:
     """Return the instructions of a loop, those that read what it waits for with its address."""
     lines = []
@@ -150,7 +120,7 @@ def _loop(state: State, loop: set[int], flags: dict[int, _Flag], wave: int) -> l
     if len(pcs) > _MOST_INSTRUCTIONS:
         shown = sorted({*flags, pcs[0], *pcs[-(_MOST_INSTRUCTIONS - len(flags) - 1) :]})
     for pc in shown:
-        inst = _decoded(state, pc)
+        inst = decoded(state, pc)
         text = "" if inst is None else inst.text
         line = f"  {pc - state.kernel.entry:+#x}: {text}"
         if pc in flags:
@@ -165,7 +135,7 @@ def _loop(state: State, loop: set[int], flags: dict[int, _Flag], wave: int) -> l
 def _lanes_that_left(state: State, loop: set[int], wave: int) -> list[str]:
     """Say which lanes of a wave have left its loop, and cannot go on before the others do."""
     for pc in loop:
-        inst = _decoded(state, pc)
+        inst = decoded(state, pc)
         found = _LEAVES.fullmatch(inst.text) if inst is not None else None
         if found is None:
             continue
@@ -199,7 +169,7 @@ def _flags(state: State, wave: int, loop: set[int]) -> list[_Flag]:
     """Return what the loop of a wave reads from memory that other waves can write."""
     flags = []
     for pc in sorted(loop):
-        inst = _decoded(state, pc)
+        inst = decoded(state, pc)
         if inst is None:
             continue
         try:
@@ -223,18 +193,23 @@ def _flags(state: State, wave: int, loop: set[int]) -> list[_Flag]:
 
 def _last_write(state: State, wave: int, flag: _Flag) -> str:
     """Say which wave wrote last to the place in LDS that a loop reads; "" if it is not known."""
-    if flag.space != "LDS" or not flag.addresses:
+    writer, pc = _last_writer(state, wave, flag)
+    if writer < 0:
         return ""
-    found = last_writer(state, int(state.workgroup[wave]), flag.addresses[0])
-    if found is None:
-        return ""
-    writer, pc = found
     what = f"wave {writer} wrote byte {flag.addresses[0]:#x} last"
     if pc < 0:
         return what
     source = source_text(state.kernel, pc)
     place = instruction_at(state, pc).partition("\n")[0]
     return f"{what}: {place}" + f" ({source})" * bool(source)
+
+
+def _last_writer(state: State, wave: int, flag: _Flag) -> tuple[int, int]:
+    """Return the wave and the instruction that wrote last what a loop reads; -1 if not known."""
+    found = None
+    if flag.space == "LDS" and flag.addresses:
+        found = last_writer(state, int(state.workgroup[wave]), flag.addresses[0])
+    return found or (-1, -1)
 
 
 def _addresses(state: State, wave: int, inst: Instruction, op: Any) -> tuple[int, ...]:
@@ -282,74 +257,6 @@ def _barrier(state: State, halted: list[int], running: list[int]) -> list[str]:
             f"{waves_text(state, running)} never reach{'es' * (len(running) == 1)}"
         )
     return lines
-
-
-def _setters(
-    state: State, space: str, spinning: dict[int, set[int]], waiting: list[int], workgroup: int
-) -> list[str]:
-    """List the stores that could set what a loop waits for, and which waves would reach them."""
-    stores = [
-        pc
-        for pc in _reachable(state, {state.kernel.entry})
-        if (inst := _decoded(state, pc)) is not None and inst.mnemonic.startswith(_STORES[space])
-    ]
-    if not stores:
-        return [f"the kernel has no store to {space} that could set it"]
-
-    def members(waves: Any) -> list[int]:
-        return [w for w in waves if space != "LDS" or state.workgroup[w] == workgroup]
-
-    held, turning = members(waiting), members(spinning)
-    behind_barrier = _reachable(state, {int(state.pc[wave]) for wave in held})
-    behind_loop = _reachable(state, set().union(*(spinning[wave] for wave in turning)))
-    looping = set().union(*(spinning[wave] for wave in turning))
-    lines = [f"stores to {space} that could set it:"]
-    first = (looping, behind_barrier, behind_loop)  # those that explain most
-    stores.sort(key=lambda pc: ([pc not in pcs for pcs in first], pc))
-    for pc in stores[:_MOST_STORES]:
-        inst = _decoded(state, pc)
-        source = source_text(state.kernel, pc)
-        where = f" ({source})" * bool(source)
-        if pc in looping:
-            who = "the loops execute it, and it changes nothing"
-        elif pc in behind_barrier:
-            who = f"{_named_across(state, held, workgroup)} would reach it behind the barrier"
-        elif pc in behind_loop:
-            who = "only behind the loops that wait"
-        else:
-            who = "no wave that is left reaches it"
-        text = inst.text if inst else ""
-        lines.append(f"  {pc - state.kernel.entry:+#x}: {text}{where}: {who}")
-    if len(stores) > _MOST_STORES:
-        lines.append(f"  and {len(stores) - _MOST_STORES} more")
-    return lines
-
-
-def _named_across(state: State, waves: list[int], workgroup: int) -> str:
-    own = [wave for wave in waves if state.workgroup[wave] == workgroup]
-    return waves_text(state, own) if own else "waves of other workgroups"
-
-
-def _reachable(state: State, starts: set[int]) -> set[int]:
-    """Return the program counters that execution can reach from some; calls return."""
-    seen: set[int] = set()
-    left = [pc for pc in starts if pc >= 0]
-    while left:
-        pc = left.pop()
-        if pc in seen:
-            continue
-        inst = _decoded(state, pc)
-        if inst is None:
-            continue
-        seen.add(pc)
-        name = inst.mnemonic
-        following = pc + inst.size
-        if name.startswith(("s_branch", "s_cbranch", "s_call")) and "simm16" in inst.fields:
-            jump = inst.fields["simm16"]
-            left.append(following + 4 * (jump - 0x10000 if jump & 0x8000 else jump))
-        if name != "s_branch" and not name.startswith(_ENDS):
-            left.append(following)
-    return seen
 
 
 def _elsewhere(state: State, others: int) -> str:

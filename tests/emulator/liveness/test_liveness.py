@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import ctypes
+import re
 import sys
 import time
 from typing import Any
 
+import numpy as np
 import pytest
 
+from cupygemm import emulator
 from cupygemm.emulator.errors import KernelFault
 from cupygemm.emulator.execution import batch
 from cupygemm.emulator.liveness import Progress
 from cupygemm.emulator.native import library
+from cupygemm.emulator.runtime.compile import compile_program
 from tests.emulator.liveness.test_spinning import LOCK, ORDERS, execute
 
 SPIN_ON_LDS = """
@@ -62,6 +66,53 @@ def test_a_flag_in_lds_that_is_set_behind_a_barrier(order: Any) -> None:
     assert last.lstrip().startswith("wave 1 wrote byte 0x10 last: +0x")
     assert "wave 0 would reach it behind the barrier" in first
     assert "no wave that is left reaches it" in second
+
+
+RING = """
+extern "C" __global__ void ring(const float* x, float* y) {
+    __shared__ float tile[4][64];
+    __shared__ float sums[64];
+    __shared__ int full[4];
+    int wave = threadIdx.x / 64, lane = threadIdx.x % 64;
+    if (threadIdx.x < 4) full[threadIdx.x] = 0;
+    sums[lane] = 0;
+    __syncthreads();
+    if (wave == 0) {
+        for (int s = 0; s < 4; s++) {
+            tile[s][lane] = x[lane];
+            __threadfence_block();
+            if (lane == 0)
+                __hip_atomic_store(&full[s], s + 1, __ATOMIC_RELEASE, WORKGROUP);
+        }
+    } else {
+        for (int s = 0; s < 4; s++) {
+            while (__hip_atomic_load(&full[s], __ATOMIC_ACQUIRE, WORKGROUP) != 1) {
+            }
+            sums[lane] += tile[s][lane];
+        }
+        y[lane] = sums[lane];
+    }
+}
+""".replace("WORKGROUP", "__HIP_MEMORY_SCOPE_WORKGROUP")
+
+
+@pytest.mark.parametrize("target", ["gfx90a", "gfx942", "gfx950"])
+def test_stores_to_the_flag_are_listed_and_others_counted(target: str) -> None:
+    code = compile_program(RING, "a.hip", target_name=target).code
+    x = np.zeros(64, np.float32)
+    with pytest.raises(emulator.KernelFault) as caught:
+        emulator.launch(code, 1, 128, [x, x.copy()])
+    assert caught.value.kind == "deadlock"
+    head, _, listed = caught.value.detail.partition("stores to LDS that could set it:\n")
+    lines = listed.splitlines()
+    sets = next(k for k, text in enumerate(RING.splitlines(), 1) if "_atomic_store" in text)
+    stores = [line for line in lines if ": ds_write" in line]
+    assert 0 < len(stores) <= 4
+    assert all(f"(a.hip:{sets})" in line for line in stores[:4]), listed
+    last = re.search(r"wrote byte \S+ last: (\+\S+):", head)
+    assert last is not None
+    assert stores[0].strip().startswith(f"{last[1]}:"), "the last store to the flag comes first"
+    assert re.search(r"^  and .*\d to other variables$", listed, re.MULTILINE)
 
 
 def test_a_flag_in_lds_that_is_read_by_flat_instructions() -> None:
