@@ -15,29 +15,26 @@ the kernel has no more private memory than this one takes.
 
 from __future__ import annotations
 
-import ast
 import itertools
-import math
-import operator
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from cupygemm.emulator.code_object.declarations import (
+    Variable,
+    declaration_of,
+    declared_in,
+    element_of,
+    types_and_constants,
+    without_noise,
+)
 from cupygemm.emulator.code_object.line_table import line_table
 
 if TYPE_CHECKING:
     from cupygemm.emulator.code_object.loading import Kernel
 
-_SCALARS = {
-    "bool": 1, "char": 1, "short": 2, "int": 4, "unsigned": 4, "long": 8, "float": 4, "double": 8,
-    "half": 2, "__half": 2, "_Float16": 2, "__bf16": 2, "__hip_bfloat16": 2, "hip_bfloat16": 2,
-    "half2": 4, "__half2": 4, "size_t": 8, "uchar": 1, "ushort": 2, "uint": 4, "ulong": 8,
-    "longlong": 8, "ulonglong": 8,
-    **{f"{sign}int{bits}_t": bits // 8 for sign in ("", "u") for bits in (8, 16, 32, 64)},
-}  # fmt: skip
 _MOST_VARIABLES = 8  # of which subsets are tried
-_NOISE = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\])*"', re.DOTALL)
 _DECLARATION = re.compile(r"(?<!extern )__shared__\s+([^;{}]+);")
 _PRIVATE = re.compile(  # an array of any type, initialised by a list if at all
     r"(?<=[;{})])\s*([\w:<>,*\s]+?\b\w+\s*(?:\[[^\]]*\]\s*)+[^;{}()=]*)(?:=?\s*\{[^;]*\})?;"
@@ -48,62 +45,6 @@ _NOT_PRIVATE = re.compile(
 _OTHER_KERNEL = re.compile(r"\b__global__\b(?=[^;]*?\{)")
 _KEYWORDS = {"return", "else", "do", "case", "sizeof", "and", "or", "not"}
 _FRAME = 32  # bytes by which a stack frame may be larger than what lies in it
-_ALIGNED = re.compile(r"(?:__attribute__\s*\(\(aligned|alignas|__align__)\s*\((\d+)\)+")
-_TYPE = re.compile(
-    r"((?:(?:volatile|const|static|signed|unsigned|long|short)\s+)*(?:\w+(?:::\w+)*)??)\s*"
-    r"(\w+\s*(?:\[[^\]]*\]\s*)*(?:,\s*\w+\s*(?:\[[^\]]*\]\s*)*)*)$"
-)
-_VECTOR_TYPE = re.compile(
-    r"typedef\s+(\w+)\s+(\w+)\s+__attribute__\s*\(\(ext_vector_type\((\w+)\)\)\)|"
-    r"using\s+(\w+)\s*=\s*(\w+)\s+__attribute__\s*\(\(ext_vector_type\((\w+)\)\)\)"
-)
-_CONSTANT = re.compile(
-    r"#[ \t]*define[ \t]+(\w+)[ \t]+([^\n]+)|"
-    r"\bconst(?:expr)?\s+(?:static\s+)?(?:unsigned\s+)?(?:int|unsigned|long|size_t|auto)\s+"
-    r"(\w+)\s*=\s*([^;,]+)"
-)
-_OPERATORS = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Div: operator.floordiv,
-    ast.Mod: operator.mod,
-    ast.LShift: operator.lshift,
-    ast.RShift: operator.rshift,
-}
-
-
-@dataclass(frozen=True)
-class Variable:
-    """A variable in LDS.
-
-    Attributes
-    ----------
-    name, type : str
-    element_bytes : int
-    extents : tuple of int
-        Of an array.
-    alignment : int
-        The alignment that its declaration asks for, in bytes.
-    offset : int
-    """
-
-    name: str
-    type: str
-    element_bytes: int
-    extents: tuple[int, ...]
-    alignment: int
-    offset: int = -1
-
-    @property
-    def natural_alignment(self) -> int:
-        """The alignment of its type, in bytes."""
-        return min(self.element_bytes, 16)
-
-    @property
-    def size(self) -> int:
-        """The bytes of the whole variable."""
-        return self.element_bytes * math.prod(self.extents)
 
 
 def variable_at(kernel: Kernel, address: int) -> str:
@@ -130,7 +71,7 @@ def variables_of(kernel: Kernel) -> list[Variable]:
 
 def is_declared_once(kernel: Kernel, name: str) -> bool:
     """Tell whether a kernel's function declares a name for its variable in LDS, and no other."""
-    text = _NOISE.sub(" ", line_table(kernel.code_object).source_of(kernel.entry))
+    text = without_noise(line_table(kernel.code_object).source_of(kernel.entry))
     declared = rf"(\w+)\s+{name}\b|(\w+)\s*[*&]+\s*{name}\b(?!\s*\[)|(>)\s*{name}\b(?=\s*[=;])"
     words = ["".join(found) for found in re.findall(declared, _body(text, kernel.name))]
     return sum(word not in _KEYWORDS for word in words) <= 1
@@ -160,22 +101,6 @@ def _element(variable: Variable, address: int) -> str:
     return f"{inside}{element_of(variable, address)} lies there: {declaration_of(variable)}"
 
 
-def element_of(variable: Variable, address: int) -> str:
-    """Return the name of an element; one outside has a first index out of range."""
-    index = (address - variable.offset) // variable.element_bytes
-    places: list[int] = []
-    for extent in reversed(variable.extents[1:]):
-        index, place = divmod(index, extent)
-        places.insert(0, place)
-    places = [index, *places] if variable.extents else places
-    return variable.name + "".join(f"[{place}]" for place in places)
-
-
-def declaration_of(variable: Variable) -> str:
-    """Return how a source declares a variable: ``float tile[16][16]``."""
-    return f"{variable.type} {variable.name}" + "".join(f"[{each}]" for each in variable.extents)
-
-
 def private_array(text: str, kernel: str, scratch_bytes: int) -> Variable | None:
     """Return the only private array of a kernel and of what it may call; None if it is not certain.
 
@@ -188,7 +113,7 @@ def private_array(text: str, kernel: str, scratch_bytes: int) -> Variable | None
     scratch_bytes : int
         Private memory of a work-item.
     """
-    text = _NOISE.sub(" ", text)
+    text = without_noise(text)
     body = _body(text, kernel)
     functions = _OTHER_KERNEL.split(text)[0]
     for part in _OTHER_KERNEL.split(text)[1:]:
@@ -197,7 +122,7 @@ def private_array(text: str, kernel: str, scratch_bytes: int) -> Variable | None
     declared = [each for each in arrays if not _NOT_PRIVATE.match(each)]
     if len(declared) != 1:
         return None
-    made = list(_declared(declared[0], *_names(text)))
+    made = list(declared_in(declared[0], *types_and_constants(text)))
     if len(made) != 1 or not made[0].size <= scratch_bytes < made[0].size + _FRAME:
         return None
     return replace(made[0], offset=0)
@@ -240,29 +165,15 @@ def removed_bytes(kernel: Kernel) -> int:
 
 def _all_declared(text: str, kernel: str) -> list[Variable]:
     """Return the variables in LDS that a kernel declares; none if one of them is not certain."""
-    text = _NOISE.sub(" ", text)
-    types, constants = _names(text)
+    text = without_noise(text)
+    types, constants = types_and_constants(text)
     made: list[Variable] = []
     for declaration in _DECLARATION.finditer(_body(text, kernel)):
-        found_here = list(_declared(declaration[1], types, constants))
+        found_here = list(declared_in(declaration[1], types, constants))
         if not found_here:
             return []
         made += found_here
     return made if len({variable.name for variable in made}) == len(made) else []
-
-
-def _names(text: str) -> tuple[dict[str, int], dict[str, str]]:
-    """Return the bytes of the types, and the constants, that a source defines."""
-    constants = {
-        found[1] or found[3]: (found[2] or found[4]).strip() for found in _CONSTANT.finditer(text)
-    }
-    types = dict(_SCALARS)
-    for each in _VECTOR_TYPE.finditer(text):
-        base, name, count = (each[1], each[2], each[3]) if each[1] else each.group(5, 4, 6)
-        lanes = _evaluated(count, constants)
-        if base in types and lanes:
-            types[name] = types[base] * lanes
-    return types, constants
 
 
 def _body(text: str, kernel: str) -> str:
@@ -286,74 +197,6 @@ def _end_of(text: str, start: int, pair: str) -> int:
         if not depth:
             return place + 1
     return len(text)
-
-
-def _declared(
-    text: str, types: Mapping[str, int], constants: Mapping[str, str]
-) -> Iterator[Variable]:
-    """Yield the variables of a declaration; none if one of them is not understood."""
-    aligned = _ALIGNED.search(text)
-    parts = _TYPE.match(_ALIGNED.sub(" ", text).strip())
-    words = [w for w in (parts[1] if parts else "").split() if w not in ("volatile", "static")]
-    if parts is None or not words:
-        return
-    size = _size(words, types)
-    found = []
-    for declarator in parts[2].split(","):
-        name = re.match(r"\s*(\w+)", declarator)
-        extents = [_evaluated(each, constants) for each in re.findall(r"\[([^\]]*)\]", declarator)]
-        if name is None or not size or not all(extents):
-            return
-        if size & (size - 1):
-            return
-        alignment = max(min(size, 16), int(aligned[1]) if aligned else 1)
-        found.append(
-            Variable(name[1], " ".join(words), size, tuple(e for e in extents if e), alignment)
-        )
-    yield from found
-
-
-def _size(words: list[str], types: Mapping[str, int]) -> int:
-    """Return the bytes of a type; 0 if it is not known."""
-    plain = [word for word in words if word not in ("const", "signed")]
-    if "long" in plain:
-        return 8 if set(plain) <= {"long", "unsigned", "int"} else 0
-    if len(plain) > 1:
-        plain = [word for word in plain if word != "unsigned"]
-    if len(plain) > 1 and plain[0] == "short":
-        plain = plain[:1]
-    if len(plain) != 1:
-        return 0
-    vector = re.fullmatch(r"(u?(?:char|short|int|long|longlong)|float|double)([24])", plain[0])
-    if vector and plain[0] not in types:
-        return types[vector[1]] * int(vector[2])
-    return types.get(plain[0].rpartition("::")[2], 0)
-
-
-def _evaluated(text: str, constants: Mapping[str, str], depth: int = 8) -> int:
-    """Return the value of an integer expression; 0 if it is not known."""
-    try:
-        return _value(ast.parse(_integers(text), mode="eval").body, constants, depth)
-    except (SyntaxError, ValueError, ZeroDivisionError):
-        return 0
-
-
-def _integers(text: str) -> str:
-    return re.sub(r"\b(0[xX][0-9a-fA-F]+|\d+)[uUlL]+\b", r"\1", text.strip())
-
-
-def _value(node: ast.expr, constants: Mapping[str, str], depth: int) -> int:
-    if isinstance(node, ast.Constant) and isinstance(node.value, int):
-        return node.value
-    if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
-        left, right = (_value(each, constants, depth) for each in (node.left, node.right))
-        if isinstance(node.op, ast.LShift) and not 0 <= right < 32:
-            raise ValueError("too far")
-        return int(_OPERATORS[type(node.op)](left, right))
-    if isinstance(node, ast.Name) and depth and node.id in constants:
-        inner = ast.parse(_integers(constants[node.id]), mode="eval").body
-        return _value(inner, constants, depth - 1)
-    raise ValueError("not an expression of known integers")
 
 
 def _laid_out(made: Sequence[Variable]) -> list[Variable]:

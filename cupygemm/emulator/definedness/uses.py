@@ -195,6 +195,7 @@ def _take(marks: Marks, group: Group, inst: Instruction, targets: list[Register]
     off, origin = group.mask, origin_of_marker(state.current_pc)
     if lanes.is_marker(inst):
         check = "uninitialised"
+        marks.note_index(group, inst.src[0].index)
     else:
         off, origin = lanes.switched_off(inst, group), origin_of_lane(state.current_pc)
     if state.findings.policy[check] == "off" or not off.any():

@@ -26,7 +26,9 @@ from cupygemm.emulator.runtime.ir_types import members, typed
 _MARKER = "v_mov_b32_dpp $0, $0 {} row_mask:0x0 bank_mask:0x0"
 LOCAL, VARIABLE = "quad_perm:[3,2,1,0]", "quad_perm:[2,3,0,1]"
 """The pattern of the marker of a local array, and of that of a variable of the module."""
-CONTROLS = (0x1B, 0x4E)  # the two in machine code
+STORED = {LOCAL: "quad_perm:[1,0,3,2]", VARIABLE: "quad_perm:[1,0,2,3]"}
+"""The same of what a store puts into the first element."""
+CONTROLS = (0x1B, 0x4E, 0xB1, 0xE1)  # all of them in machine code
 # A declaration of an array, roughly.
 _DECLARES = re.compile(r"[\w>]\s+\w+\s*(?:\[[^]]*\]\s*)+[=;,{]")
 _NO_DECLARATION = re.compile(
@@ -44,12 +46,15 @@ _VARIABLE = re.compile(
     re.MULTILINE,
 )
 _OF_MODULE = r"addrspacecast \(ptr addrspace\([14]\) @[\w.$-]+ to ptr\)"
-_INSIDE_ONE = (
-    rf"getelementptr inbounds (?:nuw )?\((?P<kind>.+?), ptr (?P<variable>{_OF_MODULE}), "
+_INSIDE = (
+    r"getelementptr inbounds (?:nuw )?\((?P<kind>.+?), ptr (?P<base>{}), "
     r"i(?:32|64) 0(?P<steps>(?:, i(?:32|64) \d+)+)\)"
 )
-_PART = re.compile(_INSIDE_ONE)
-_ANY_PART = re.sub(r"\?P<\w+>", "?:", _INSIDE_ONE)
+_DEPTH = 4  # of one part in another
+_PART = re.compile(_INSIDE.format(r"\w+ .*\)"))
+_ANY_PART = _OF_MODULE
+for _ in range(_DEPTH):
+    _ANY_PART = re.sub(r"\?P<\w+>", "?:", _INSIDE.replace("{}", f"{_OF_MODULE}|{_ANY_PART}"))
 _ELEMENT = re.compile(
     rf"^  ({_NAME}) = getelementptr inbounds (?:nuw )?(.+?), "
     rf"ptr ({_NAME}|{_OF_MODULE}|{_ANY_PART}), "
@@ -71,8 +76,11 @@ class _Place(NamedTuple):
         How many objects of the type lie from there on: a number, or an i64 of the IR.
     inside : str
         Whether all indices so far are right: "" for yes, or an i1 of the IR.
-    compared : str
-        The last index that was compared.
+    element : str
+        The number of the element that was indexed last, counted over all dimensions of its array:
+        an i64 of the IR.
+    row : str
+        The same for a row of an array of several dimensions; "" for anything else.
     marker : str
         The pattern of the marker.
     """
@@ -80,7 +88,8 @@ class _Place(NamedTuple):
     kind: str
     room: str = "1"
     inside: str = ""
-    compared: str = ""
+    element: str = ""
+    row: str = ""
     marker: str = LOCAL
 
 
@@ -175,13 +184,15 @@ class _Function:
             elif (load := _LOAD.match(line)) and self._is_compared(load[4]):
                 name, what, kind, pointer, place = load.groups()
                 raw = f"{self.prefix}.{self.count}.raw"
-                chosen = list(self._chosen(name, kind, raw, pointer, place))
+                marker = self.places[pointer].marker
+                chosen = list(self._chosen(name, kind, raw, pointer, place, marker))
                 yield f"  {raw} = {what}{place}" if chosen else line
                 yield from chosen
             elif (store := _STORE.match(line)) and self._is_compared(store[3]):
                 kind, value, pointer, alignment, place = store.groups()
                 name = f"{self.prefix}.{self.count}.stored"
-                chosen = list(self._chosen(name, kind, value, pointer, place))
+                marker = STORED[self.places[pointer].marker]
+                chosen = list(self._chosen(name, kind, value, pointer, place, marker))
                 yield from chosen
                 yield f"  store {kind} {name}, ptr {pointer}{alignment}{place}" if chosen else line
             else:
@@ -190,7 +201,9 @@ class _Function:
     def _is_compared(self, pointer: str) -> bool:
         return pointer in self.places and self.places[pointer].inside != ""
 
-    def _chosen(self, name: str, kind: str, value: str, pointer: str, place: str) -> Iterator[str]:
+    def _chosen(
+        self, name: str, kind: str, value: str, pointer: str, place: str, pattern: str
+    ) -> Iterator[str]:
         """Yield the instructions that make the value, or a marker where the index is wrong."""
         start = f"{self.prefix}.{self.count}"
         marker = f"{start}.marker"
@@ -200,10 +213,11 @@ class _Function:
         self.count += 1
         at = self.places[pointer]
         # The index keeps the marker, and the line that it stands for, where the index is computed.
-        yield f"  {start}.index = trunc i64 {at.compared} to i32{place}"
+        # The marker's register holds it, for reports.
+        yield f"  {start}.index = trunc i64 {at.element} to i32{place}"
         yield (
-            f'  {marker} = call i32 asm "{_MARKER.format(at.marker)} ; {self.count}", '
-            f'"=v,v"(i32 {start}.index) '
+            f'  {marker} = call i32 asm "{_MARKER.format(pattern)} ; {self.count}", '
+            f'"=v,0"(i32 {start}.index) '
             f"nounwind memory(none){place}"
         )
         yield from (f"{line}{place}" for line in made)
@@ -224,7 +238,7 @@ class _Function:
             yield line
             if index.isdigit() and body.startswith(("{", "<{")):
                 kinds = list(members(body[body.index("{") + 1 : body.rindex("}")]))
-                self.places[name] = at._replace(kind=kinds[int(index)], room="1")
+                self.places[name] = at._replace(kind=kinds[int(index)], room="1", row="")
             return
         length, _, inner = body[1:-1].partition(" x ")
         if length == "0":  # as long as the memory behind it
@@ -244,34 +258,50 @@ class _Function:
         yield f"  {inside} = icmp ult i64 {index}, {limit}{place}"
         yield f"  {chosen} = select i1 {inside}, i64 {index}, i64 0{place}"
         yield f"  {name} = getelementptr inbounds {kind}, ptr {base}, i64 0, i64 {chosen}{place}"
-        room = "1"
+        room, element = "1", index
+        if at.row:
+            element = f"{start}.element"
+            yield f"  {start}.before = mul i64 {at.row}, {length}{place}"
+            yield f"  {element} = add i64 {start}.before, {index}{place}"
         if inner.startswith("["):
             room = f"{start}.room"
             yield f"  {room} = sub i64 {limit}, {chosen}{place}"
         if at.inside:
             yield f"  {start}.all = and i1 {at.inside}, {inside}{place}"
             inside = f"{start}.all"
-        self.places[name] = _Place(inner, room, inside, index, at.marker)
+        self.places[name] = _Place(inner, room, inside, element, element, at.marker)
 
     def _part(self, base: str) -> _Place | None:
         """Return what lies at fixed indices of a variable of the module."""
         part = _PART.fullmatch(base)
-        at = self.places.get(part["variable"]) if part else None
-        if part is None or at is None or part["kind"] != at.kind:
+        if part is None:
+            return None
+        at = self.places.get(part["base"]) or self._part(part["base"])
+        if at is None or part["kind"] != at.kind:
             return None
         for step in re.findall(r"i\d+ (\d+)", part["steps"]):
             body = self.structures.get(at.kind, at.kind)
             if body.startswith("["):
                 length, _, inner = body[1:-1].partition(" x ")
-                at = at._replace(kind=inner, room=str(int(at.room) * int(length) - int(step)))
+                row = int(at.row or 0) * int(length) + int(step)
+                room = int(at.room) * int(length) - int(step)
+                at = at._replace(kind=inner, room=str(room), row=str(row))
             elif body.startswith("{"):
-                at = at._replace(kind=list(members(body[1:-1]))[int(step)], room="1")
+                kind = list(members(body[1:-1]))[int(step)]
+                at = at._replace(kind=kind, room="1", row="")
             else:
                 return None
         return at
 
     def _at_start(self, at: _Place, kind: str) -> _Place:
-        """Return what lies at the start of a structure, if it has the type."""
-        while at.kind != kind and (body := self.structures.get(at.kind, "")).startswith("{"):
-            at = at._replace(kind=next(iter(members(body[1:-1]))))
+        """Return what lies at the start of a structure or an array, if it has the type."""
+        while at.kind != kind:
+            body = self.structures.get(at.kind, at.kind)
+            if body.startswith("{"):
+                at = at._replace(kind=next(iter(members(body[1:-1]))), room="1", row="")
+            elif body.startswith("["):
+                length, _, inner = body[1:-1].partition(" x ")
+                at = at._replace(kind=inner, room=str(int(at.room) * int(length)), row="0")
+            else:
+                break
         return at

@@ -19,14 +19,8 @@ from numpy.typing import NDArray
 
 from cupygemm.emulator.errors import Fault
 from cupygemm.emulator.isa.instruction import register_name, registers
-from cupygemm.emulator.waves.marked_values import (
-    GIVES_0,
-    GIVES_WHAT_IS_THERE,
-    INACTIVE_LANE,
-    MARKED,
-    UNINITIALISED,
-)
-from cupygemm.emulator.waves.reports import instruction_at, quoted_line, written_around
+from cupygemm.emulator.waves.marked_values import marked_value, value_of_lane
+from cupygemm.emulator.waves.reports import instruction_at, written_around
 from cupygemm.emulator.waves.state import rows_of, zeroed_rows
 
 if TYPE_CHECKING:
@@ -45,6 +39,7 @@ _KINDS = {
 }
 
 
+_INT32 = np.iinfo(np.int32)
 _INITIAL_ORIGINS = 8 * (_SCALAR0 + np.arange(129, dtype=np.int32)[:, None])
 _READ_WHERE_MARKED = ("lds_undefined", "lds_origin", "undefined_address")
 
@@ -113,6 +108,7 @@ class Marks:
             "undefined_address": np.zeros(waves, np.uint64),
         }
         self._addresses: dict[int, Any] = {}  # of each wave, by the pc of a load
+        self._indices: dict[int, list[Any]] = {}  # least and greatest of each lane, by marker's pc
 
     def arrays(self) -> dict[str, Any]:
         """Return the arrays that C reads and writes, by their names in ``struct machine``."""
@@ -160,6 +156,7 @@ class Marks:
             self.undefined[register] = 0
         self.marked = self._ever_marked = 0
         self._addresses.clear()
+        self._indices.clear()
         for array in self.zeroed():
             array.fill(0)
 
@@ -279,6 +276,26 @@ class Marks:
             else:
                 self.settle(register, marked=True)
 
+    def note_index(self, group: Group, register: int) -> None:
+        """Record the index that a marker's register holds (runtime/local_bounds.py)."""
+        state, waves = group.state, group.waves
+        now = state.vgpr[register, waves].view(np.int32)
+        kept = self._indices.get(state.current_pc)
+        if kept is None:
+            shape = state.num_waves, now.shape[1]
+            kept = [np.full(shape, bound, np.int32) for bound in (_INT32.max, _INT32.min)]
+            self._indices[state.current_pc] = kept
+        for array, choose in zip(kept, (np.minimum, np.maximum), strict=True):
+            array[waves] = np.where(group.mask, choose(array[waves], now), array[waves])
+
+    def _index_at(self, pc: int, wave: int, lane: int) -> tuple[int, int] | None:
+        """Return the least and the greatest index that a lane has had at a marker."""
+        seen = self._indices.get(pc)
+        if seen is None or lane < 0:
+            return None
+        least, greatest = (int(each[wave, lane]) for each in seen)
+        return least, greatest
+
     def fault(
         self,
         state: State,
@@ -310,16 +327,22 @@ class Marks:
         origin &= ~BY_MATRIX
         name = "scc" if register == Register("s", SCC) else register_name(file, number)
         space, lane = origin & _SPACE, lanes[0] if lanes else -1
+        used = f"{name} {use}; it {'depends on' if origin & COMPUTED else 'is'} "
+        pc = origin >> 3 << 2
         if origin & _UNWRITTEN:
-            return self._unwritten_variable(state, name, origin, use, position, lanes)
+            pc &= ~(_UNWRITTEN >> 1)
+            copied = not origin & COMPUTED
+            index = self._index_at(pc, wave, lane)
+            return marked_value(
+                state, used, pc, index, is_copied=copied, wave=position, lanes=lanes
+            )
         if origin & _INACTIVE:
-            return self._inactive_lane(state, name, origin, use, position=position, lanes=lanes)
+            return value_of_lane(state, used, pc & ~(_INACTIVE >> 1), wave=position, lanes=lanes)
         if space == _FROM_REGISTER:
             detail = self._unwritten_register(register, name, origin, use)
             return Fault(
                 _KINDS[space], detail, wave=position, lane=lane, lanes=lanes, check="uninitialised"
             )
-        pc = origin >> 3 << 2
         addresses = self._addresses.get(pc)
         address = int(addresses[wave]) - 1 if addresses is not None else -1
         is_global = space == _FROM_GLOBAL
@@ -346,40 +369,6 @@ class Marks:
             is_global=is_global,
             lanes=lanes,
             check="uninitialised",
-        )
-
-    @staticmethod
-    def _inactive_lane(
-        state: State, name: str, origin: int, use: str, *, position: int, lanes: tuple[int, ...]
-    ) -> Fault:
-        does = "depends on" if origin & COMPUTED else "is"
-        pc = (origin & ~_INACTIVE) >> 3 << 2
-        place = instruction_at(state, pc)
-        gives = GIVES_WHAT_IS_THERE if "v_readlane" in place else GIVES_0
-        detail = f"{name} {use}; it {does} " + INACTIVE_LANE.format(place, gives)
-        lane = lanes[0] if lanes else -1
-        kind, check = "value of a lane that is switched off", "inactive_lanes"
-        return Fault(kind, detail, wave=position, lane=lane, lanes=lanes, check=check)
-
-    @staticmethod
-    def _unwritten_variable(
-        state: State, name: str, origin: int, use: str, position: int, lanes: tuple[int, ...]
-    ) -> Fault:
-        pc = (origin & ~_UNWRITTEN) >> 3 << 2
-        does = "depends on" if origin & COMPUTED else "is"
-        kind, what = next(
-            found for pattern, *found in MARKED if pattern in instruction_at(state, pc)
-        )
-        beyond = kind != UNINITIALISED
-        detail = f"{name} {use}; it {does} {what.format(quoted_line(state, pc))}"
-        return Fault(
-            kind,
-            detail,
-            wave=position,
-            lane=lanes[0] if lanes else -1,
-            lanes=lanes,
-            check="bounds" if beyond else "uninitialised",
-            may_be_meant=not beyond and not origin & COMPUTED,  # a copy of a structure
         )
 
     @staticmethod

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cupygemm.emulator.code_object.line_table import line_table
+from cupygemm.emulator.code_object.module_variables import variable_at
 from cupygemm.emulator.errors import UnsupportedInstruction, spans
 from cupygemm.emulator.isa.decode import decode
 from cupygemm.emulator.memory.array_elements import element_at
@@ -125,6 +126,13 @@ def call_of(state: State, wave: int) -> str:
     if inst is None or inst.mnemonic != "s_swappc_b64" or code.locate(call)[0] == here:
         return ""
     return quoted_line(state, call)
+
+
+def place_of(state: State, address: int, size: int) -> str:
+    """Describe what lies at an address of device memory: a variable of the module, or its array."""
+    code = getattr(state.kernel, "code_object", None)  # a test's kernel has none
+    variable = variable_at(code, address) if code is not None else ""
+    return variable or state.memory.describe(address, size)
 
 
 def argument_near(state: State, address: int) -> str | None:

@@ -25,13 +25,8 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from cupygemm.emulator.code_object.lds_variables import (
-    Variable,
-    declaration_of,
-    element_of,
-    is_declared_once,
-    variables_of,
-)
+from cupygemm.emulator.code_object.declarations import Variable, declaration_of, element_of
+from cupygemm.emulator.code_object.lds_variables import is_declared_once, variables_of
 from cupygemm.emulator.code_object.line_table import line_table
 from cupygemm.emulator.errors import UnsupportedInstruction
 from cupygemm.emulator.isa.decode import decode

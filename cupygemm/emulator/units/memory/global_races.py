@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from cupygemm.emulator.waves.reports import instruction_at
+from cupygemm.emulator.waves.reports import instruction_at, place_of
 
 if TYPE_CHECKING:
     from cupygemm.emulator.waves.state import Group, State
@@ -51,7 +51,7 @@ def global_race(race: Race, found: Any, group: Group, position: int) -> tuple[st
     index = int(group.wave_ids[position])
     number = int(state.launch_order[state.workgroup[index]])
     other_number, other_wave = divmod(found.other_wave, per_group)
-    place = state.memory.describe(address, size)
+    place = place_of(state, address, size)
     if other_number == number:
         who, kind, order = f"wave {other_wave}", "wave", _BARRIER
     else:
@@ -83,7 +83,7 @@ def unseen_write(found: Any, group: Group, position: int) -> tuple[str, str]:
     doing = "an atomic on" if found.is_atomic else "reads"
     detail = (
         f"{doing} {size} byte{'s' * (size > 1)}, "
-        f"{state.memory.describe(int(found.address), size)},\n"
+        f"{place_of(state, int(found.address), size)},\n"
         f"which wave {wave} of workgroup {_workgroup_ids(state, number)} wrote at\n"
         f"  {instruction_at(state, found.other_pc)}\n{_KEPT}"
     )
