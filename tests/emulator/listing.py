@@ -65,7 +65,7 @@ def entries(target: str) -> tuple[Entry, ...]:
 
 _NO_RESULT = re.compile(
     r"s_cmp_|s_cmpk_|s_bitcmp|s_setreg|s_setpc|s_setvskip|s_set_gpr_idx|s_(buffer_|scratch_)?store_"
-    r"|s_dcache|ds_write|ds_nop|buffer_(store|wb|inv)|(flat|global|scratch)_store"
+    r"|s_dcache|ds_write|ds_nop|t?buffer_(store|wb|inv)|(flat|global|scratch)_store"
     r"|(global|scratch)_load_lds_|v_nop|v_clrexcp"
 )
 _TWO_RESULTS = re.compile(

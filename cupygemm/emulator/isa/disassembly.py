@@ -19,6 +19,7 @@ from cupygemm.emulator.isa.disassembly_modifiers import (
     lds_modifiers,
     matrix_modifiers,
     signed,
+    typed_buffer_modifiers,
     vector_modifiers,
     waitcnt_text,
 )
@@ -369,5 +370,5 @@ _FORMATS: dict[str, tuple[_Operands, _Modifiers]] = {
     "GLOBAL": (_flat_operands, flat_modifiers),
     "SCRATCH": (_flat_operands, flat_modifiers),
     "MUBUF": (_buffer_operands, buffer_modifiers),
-    "MTBUF": (_buffer_operands, buffer_modifiers),
+    "MTBUF": (_buffer_operands, typed_buffer_modifiers),
 }

@@ -54,6 +54,13 @@ _WITH_BYTE_SELECT = (
 # The names on CDNA2 of the cache policy bits that are sc0, nt and sc1 from CDNA3 on.
 _CDNA2_CACHE = {"sc0": "glc", "nt": "slc", "sc1": "scc"}
 
+# Formats of typed buffers, as LLVM names them (AMDGPUBaseInfo.cpp, AMDGPUAsmUtils.cpp).
+DATA_FORMATS = (
+    "INVALID 8 16 8_8 32 16_16 10_11_11 11_11_10 10_10_10_2 2_10_10_10 8_8_8_8 32_32 16_16_16_16 "
+    "32_32_32 32_32_32_32 RESERVED_15"
+).split()
+NUMBER_FORMATS = "UNORM SNORM USCALED SSCALED UINT SINT RESERVED_6 FLOAT".split()
+
 
 def signed(value: int, bits: int) -> int:
     """Return `value` as a two's complement number of that many bits."""
@@ -270,6 +277,16 @@ def buffer_modifiers(inst: Instruction) -> Iterator[str]:
     yield from _cache_policy(inst)
     if fields.get("lds"):
         yield "lds"
+
+
+def typed_buffer_modifiers(inst: Instruction) -> Iterator[str]:
+    """Yield the formats of a MTBUF instruction, where they are not the default, and the rest."""
+    data, number = inst.fields["dfmt"], inst.fields["nfmt"]
+    names = [f"BUF_DATA_FORMAT_{DATA_FORMATS[data]}"] * (data != 1)
+    names += [f"BUF_NUM_FORMAT_{NUMBER_FORMATS[number]}"] * (number != 0)
+    if names:
+        yield f"format:[{','.join(names)}]"
+    yield from buffer_modifiers(inst)
 
 
 def _cache_policy(inst: Instruction) -> Iterator[str]:

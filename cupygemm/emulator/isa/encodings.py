@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from cupygemm.emulator.isa.tables import EncodingRow, tables
 
+_ALSO_TRIED = ("MTBUF",)  # tinygrad's own search leaves it out
 _VARIANTS = {255: "_LIT", 249: "_SDWA", 250: "_DPP16"}  # by the code of a source
 # LLVM's names of instructions that the tables name differently.
 _RENAMED = {
@@ -138,7 +139,7 @@ def _encodings() -> dict[str, Encoding]:
 @functools.cache
 def _candidates() -> list[list[Encoding]]:
     """Return the encodings that an instruction can have, by its bits 23 to 31."""
-    tried = [named(row.name) for row in tables().rows if row.tried]
+    tried = [named(row.name) for row in tables().rows if row.tried or row.name in _ALSO_TRIED]
     return [
         [e for e in tried if not (e.mask >> 23 & 0x1FF & (top ^ (e.value >> 23)))]
         for top in range(512)

@@ -9,6 +9,7 @@
  * vL1D is write-through and does not allocate on a write. L2 and the last-level cache write
  * back: a write allocates without fetching, and each line knows which of its sectors are dirty. */
 #include "misses.h"
+#include "typed_lanes.h"
 
 enum { SECTOR_SHIFT = 5, SECTORS = 4, MEMORY_LINE_SHIFT = 7, ALL_SECTORS = 15, FILLED = 16 };
 
@@ -212,13 +213,14 @@ void simulate_caches(struct machine *m, const struct operation *op, const int64_
                      int64_t first, int64_t step, int64_t count, struct cache_model *model,
                      struct traffic *t, struct outcome *each) {
     struct waves list = {ids, first, step, count};
+    struct operation typed;
     struct access a;
     struct buffer b;
     uint64_t sectors[MAX_LINES];
     int line_shift = (int)model->l1.line_shift - SECTOR_SHIFT;
     for (int64_t position = 0; position < count; position++) {
         int64_t wave = wave_at(list, position), bytes = 0, requests = t->requests;
-        if (resolve_addresses(m, op, wave, &a, &b) || !a.exec)
+        if (resolve_addresses(m, with_format(m, op, wave, &typed), wave, &a, &b) || !a.exec)
             continue;
         uint64_t lanes = place(m, model, &a, &bytes);
         int64_t n = collect_lines(&a, lanes, SECTOR_SHIFT, sectors);

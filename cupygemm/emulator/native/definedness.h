@@ -16,6 +16,7 @@
 #include "addresses.h"
 #include "lanes.h"
 #include "shadow.h"
+#include "typed_lanes.h"
 
 enum { POISON = 0xA5 };
 
@@ -170,6 +171,10 @@ static inline void note_load(struct machine *m, const struct operation *op, int6
                              int64_t wave, int lane, int bytes, const uint8_t *undefined,
                              uint64_t address, int32_t origin) {
     uint32_t any = 0;
+    if (op->format == TYPED) {
+        any = mark_element(m, op, result, wave, lane, undefined, origin);
+        bytes = 0;
+    }
     for (int i = 0; i < bytes; i++) {
         uint32_t bits = undefined[i];
         if (!bits)

@@ -90,6 +90,8 @@ static inline uint64_t lost_lanes(const struct operation *op, const struct store
     }
     if (op->format == DWORDS)
         return lost_lanes_of(s, op->dwords);
+    if (op->format == TYPED)
+        return lost_elements(op, s->row, s->pitch, s->exec, s->pointer, s->count);
     int shift = op->format == U8_HIGH || op->format == U16_HIGH ? 16 : 0;
     uint64_t lost = 0;
     for (uint64_t left = s->exec; left; left &= left - 1) {

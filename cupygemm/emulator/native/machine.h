@@ -50,6 +50,10 @@ enum fault_code {
     INACTIVE_LANE,      /* use of what an exchange read in a lane that was switched off */
     OTHER_VARIABLE,     /* access to LDS outside the variable that the source names */
     UNSEEN_WRITE,       /* read of what another workgroup has stored and keeps in its own L2 */
+    TYPED_FORMAT,       /* typed access to a format that does not exist or is not emulated */
+    TYPED_SELECTS,      /* typed store through a resource that exchanges components */
+    TYPED_SWIZZLED,     /* typed access of more than a dword to a swizzled buffer */
+    TYPED_MISALIGNED,   /* typed access that is not aligned to its element, of up to a dword */
     NEEDS_FINER_SHADOW, /* not a fault: the caller refines the shadow memory and resumes */
 };
 

@@ -12,6 +12,7 @@
 #include "lds_blocks.h"
 #include "lds_flags.h"
 #include "stored_definedness.h"
+#include "typed_lanes.h"
 
 int64_t memory_changes;
 
@@ -214,7 +215,8 @@ static int find_update(struct machine *m, const struct operation *op, int64_t wa
  * that a wave with a fault can be executed again. */
 static int check(struct machine *m, const struct operation *op, int64_t wave, struct access *a,
                  uint32_t pc) {
-    int code = resolve_pointers(m, op, wave, a, pc);
+    int code = op->format == TYPED ? check_elements(m, op, a) : OK;
+    code = code ? code : resolve_pointers(m, op, wave, a, pc);
     bool dropped = ignores(m, OUT_OF_BOUNDS); /* lanes with a fault */
     a->adjacent = code || dropped ? 0 : a->adjacent;
     if (!code && op->kind == ATOMIC)
@@ -248,13 +250,19 @@ static int move(struct machine *m, const struct operation *op, int64_t wave, str
     uint64_t lanes;
     switch (op->kind) {
     case LOAD:
-        load_lanes(op, vector_row(m, op->result, wave), pitch, a->exec, pointer, count);
+        if (op->format == TYPED)
+            load_elements(op, vector_row(m, op->result, wave), pitch, a->exec, pointer, count);
+        else
+            load_lanes(op, vector_row(m, op->result, wave), pitch, a->exec, pointer, count);
         lanes = op->format == DWORDS ? poisoned_lanes(m, op, wave) : ~0ull;
         if (a->to_scratch || lanes)
             note_undefined(m, op, wave, a, lanes, pc);
         break;
     case STORE:
-        store_lanes(op, vector_row(m, op->data, wave), pitch, a->exec, pointer, count);
+        if (op->format == TYPED)
+            store_elements(op, vector_row(m, op->data, wave), pitch, a->exec, pointer, count);
+        else
+            store_lanes(op, vector_row(m, op->data, wave), pitch, a->exec, pointer, count);
         note_defined(m, op, wave, a);
         return find_lane_race(m, op, wave, a);
     case LOAD_TO_LDS: return load_to_lds(m, op, wave, a, pc);
@@ -325,6 +333,9 @@ static struct operation one_dword(const struct operation *op, int d) {
  * checked first: an address register may also be a destination. */
 static int transfer_swizzled(struct machine *m, const struct operation *op, int64_t wave,
                              const struct buffer *b, struct access *a, uint32_t pc) {
+    if (op->format == TYPED && op->bytes > 4)
+        return raise(m, TYPED_SWIZZLED, first_lane(a->exec), a->address[first_lane(a->exec)],
+                     op->bytes, op->kind == STORE);
     if (op->format != DWORDS || op->kind == ATOMIC) {
         buffer_addresses(m, op, wave, b, 0, a);
         return transfer(m, op, wave, a, pc);
@@ -350,13 +361,15 @@ static int transfer_swizzled(struct machine *m, const struct operation *op, int6
     return OK;
 }
 
-int vector_memory(struct machine *m, const struct operation *op, const int64_t *ids, int64_t first,
-                  int64_t step, int64_t count, uint32_t pc) {
+int vector_memory(struct machine *m, const struct operation *given, const int64_t *ids,
+                  int64_t first, int64_t step, int64_t count, uint32_t pc) {
     struct waves list = {ids, first, step, count};
+    struct operation typed;
     struct access a;
     struct buffer b;
     for (int64_t position = 0; position < count; position++) {
         int64_t wave = wave_at(list, position);
+        const struct operation *op = with_format(m, given, wave, &typed);
         int code = resolve_addresses(m, op, wave, &a, &b);
         if (!a.exec)
             continue;

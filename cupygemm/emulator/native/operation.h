@@ -11,7 +11,23 @@ enum space { GLOBAL, FLAT, SCRATCH, BUFFER, LDS };
 enum kind { LOAD, STORE, ATOMIC, LOAD_TO_LDS, TRANSPOSE, PERMUTE, BPERMUTE, SWIZZLE, APPEND };
 
 /* What a lane's data look like in memory and in its registers. */
-enum format { DWORDS, U8, S8, U16, S16, U8_LOW, S8_LOW, U16_LOW, U8_HIGH, S8_HIGH, U16_HIGH };
+enum format {
+    DWORDS,
+    U8,
+    S8,
+    U16,
+    S16,
+    U8_LOW,
+    S8_LOW,
+    U16_LOW,
+    U8_HIGH,
+    S8_HIGH,
+    U16_HIGH,
+    TYPED
+};
+
+/* Where a typed access has 16-bit data: nowhere, two in a register, or in the upper half alone. */
+enum d16 { NO_D16, D16_PACKED, D16_HIGH };
 
 enum atomic {
     SWAP,
@@ -57,6 +73,11 @@ struct operation {
     int32_t add_lane;     /* DS: the address is M0 + 4 * lane */
     int32_t coherent;     /* goes past the caches: an atomic load or store */
     int32_t updates;      /* stores what was read there, plus something (units/memory/updates.py) */
+    int32_t channels;     /* TYPED: components in registers */
+    int32_t d16;          /* TYPED: enum d16 */
+    int32_t data_format;  /* TYPED: of the element, -1 for that of the resource */
+    int32_t number;       /* TYPED: the numeric format, likewise */
+    int32_t selects;      /* TYPED: DST_SEL, 3 bits for each channel */
     int64_t offset, offset2;
     uint32_t m0_mask;     /* bits of M0 that are an LDS address */
     uint32_t constant;    /* added to a buffer address with SOFFSET */

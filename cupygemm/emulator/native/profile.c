@@ -6,6 +6,7 @@
  * so a phase costs as many cycles as its busiest bank has distinct dwords, and 1 if none. */
 #include "lines.h"
 #include "shadow.h"
+#include "typed_lanes.h"
 
 /* -- bank conflicts ---------------------------------------------------------------------------- */
 
@@ -130,11 +131,13 @@ void count_conflicts(struct machine *m, const struct operation *op, const int64_
 void count_lines(struct machine *m, const struct operation *op, const int64_t *ids, int64_t first,
                  int64_t step, int64_t count, int64_t *totals) {
     struct waves list = {ids, first, step, count};
+    struct operation typed;
     struct access a;
     struct buffer b;
     uint64_t lines[MAX_LINES];
     for (int64_t position = 0; position < count; position++) {
-        if (resolve_addresses(m, op, wave_at(list, position), &a, &b))
+        int64_t wave = wave_at(list, position);
+        if (resolve_addresses(m, with_format(m, op, wave, &typed), wave, &a, &b))
             continue;
         uint64_t lanes = 0;
         for (uint64_t left = a.exec & ~(a.to_lds | a.to_scratch); left; left &= left - 1) {

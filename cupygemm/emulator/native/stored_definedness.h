@@ -3,6 +3,7 @@
 #define CUPYGEMM_STORED_DEFINEDNESS_H
 
 #include "definedness.h"
+#include "typed_lanes.h"
 
 /* The undefined bits of what a lane stores, a byte for each; returns the register of the first. */
 static inline int64_t undefined_data(const struct machine *m, const struct operation *op,
@@ -11,6 +12,9 @@ static inline int64_t undefined_data(const struct machine *m, const struct opera
     uint8_t *pointer[LANES];
     pointer[lane] = undefined;
     memset(undefined, 0, 16);
+    if (op->format == TYPED)
+        return undefined_element(op, undefined_row(m, data, wave), (size_t)m->row_dwords, lane,
+                                 data, undefined);
     copy_lanes(op, undefined_row(m, data, wave), (size_t)m->row_dwords, 1ull << lane, pointer,
                NULL);
     for (int i = 0; i < bytes; i++)

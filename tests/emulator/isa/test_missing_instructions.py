@@ -23,6 +23,7 @@ BY_OPERAND = (
     "buffer_atomic_*",
     "buffer_load_*byte",
     "buffer_load_dword*",
+    "buffer_*_format_*",
 )
 # LLVM's mnemonics that the listing does not have.
 OTHERS = {
@@ -31,8 +32,6 @@ OTHERS = {
         "buffer_store_lds_dword s[0:3], 0 lds",
     ),
     "gfx942": (
-        "tbuffer_load_format_x v0, off, s[0:3], 0",
-        "tbuffer_store_format_d16_xyzw v[0:1], off, s[0:3], 0",
         "ds_gws_init v0 gds",
         "s_atc_probe 1, s[2:3], s4",
         "s_cbranch_g_fork s[0:1], s[2:3]",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cupygemm.emulator.errors import Fault, UnsupportedInstruction
+from cupygemm.emulator.errors import Fault
 from cupygemm.emulator.waves.marks import marks_of
 from cupygemm.emulator.waves.state import LANES, SCRATCH_BASE, State
 from tests.emulator.harness import (
@@ -280,12 +280,3 @@ def test_private_segment_buffer() -> None:
     with pytest.raises(Fault, match="out-of-bounds private read") as caught:
         run(state, assemble(loads[0], "gfx90a"))
     assert (caught.value.wave, caught.value.lane) == (2, 0)
-
-
-# -- refused ---------------------------------------------------------------------------------------
-
-
-def test_typed_buffers_are_refused() -> None:
-    state, _ = buffer_state(SIZE)
-    with pytest.raises(UnsupportedInstruction, match="buffer_load_format_x"):
-        run(state, assemble("buffer_load_format_x v8, v1, s[4:7], 0 offen", "gfx90a"))

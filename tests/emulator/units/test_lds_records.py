@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from cupygemm.emulator.units import bind
-from cupygemm.emulator.units.memory.faults import FaultCode
+from cupygemm.emulator.units.memory.fault_codes import FaultCode
 from cupygemm.emulator.units.memory.machine import c_function, machine_of
 from cupygemm.emulator.waves.state import LANES, State
 from tests.emulator.harness import ALL_LANES, assemble, make_state, set_exec

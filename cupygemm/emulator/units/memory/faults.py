@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from enum import IntEnum
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -10,10 +9,11 @@ import numpy as np
 
 from cupygemm.emulator.code_object.lds_variables import removed_bytes
 from cupygemm.emulator.concurrency.stream_races import describe_race
-from cupygemm.emulator.diagnostics.checking import Policy
 from cupygemm.emulator.errors import Fault, lanes_of
+from cupygemm.emulator.isa.disassembly_modifiers import DATA_FORMATS, NUMBER_FORMATS
 from cupygemm.emulator.units.lds.polling import polls_of
 from cupygemm.emulator.units.lds.shared_arrays import meant_by, meant_outside
+from cupygemm.emulator.units.memory.fault_codes import CHECK_OF, FaultCode
 from cupygemm.emulator.units.memory.global_races import Race, global_race, unseen_write
 from cupygemm.emulator.units.memory.lane_races import lane_race
 from cupygemm.emulator.waves.marks import marks_of
@@ -21,90 +21,6 @@ from cupygemm.emulator.waves.reports import instruction_at
 
 if TYPE_CHECKING:
     from cupygemm.emulator.waves.state import Group
-
-
-class FaultCode(IntEnum):
-    """``enum fault_code`` of native/machine.h."""
-
-    OK = 0
-    OUT_OF_BOUNDS = 1
-    LDS_OUT_OF_BOUNDS = 2
-    LDS_UNINITIALISED = 3
-    RACE_READ = 4
-    RACE_WRITE_READ = 5
-    RACE_WRITE_WRITE = 6
-    GLOBAL_RACE_READ = 7
-    GLOBAL_RACE_WRITE_READ = 8
-    GLOBAL_RACE_WRITE_WRITE = 9
-    LDS_LOAD_IN_FLIGHT = 10
-    SCRATCH_OUT_OF_BOUNDS = 11
-    SCRATCH_MISALIGNED = 12
-    ATOMIC_MISALIGNED = 13
-    SCALAR_MISALIGNED = 14
-    TRANSPOSE_MISALIGNED = 15
-    TRANSPOSE_PARTIAL = 16
-    LDS_LOAD_MISALIGNED = 17
-    MISALIGNED = 18
-    MEMORY_UNINITIALISED = 19
-    UNDEFINED_STORE = 20
-    UNDEFINED_ATOMIC = 21
-    STREAM_RACE_READ = 22
-    STREAM_RACE_WRITE_READ = 23
-    STREAM_RACE_WRITE_WRITE = 24
-    LANE_RACE = 25
-    SKIPPED_BARRIER = 26
-    INACTIVE_LANE = 27
-    OTHER_VARIABLE = 28
-    UNSEEN_WRITE = 29
-    NEEDS_FINER_SHADOW = 30
-
-
-_CODES = {  # by the check that the faults belong to
-    "bounds": (
-        FaultCode.OUT_OF_BOUNDS,
-        FaultCode.LDS_OUT_OF_BOUNDS,
-        FaultCode.SCRATCH_OUT_OF_BOUNDS,
-    ),
-    "required_alignment": (
-        FaultCode.SCRATCH_MISALIGNED,
-        FaultCode.ATOMIC_MISALIGNED,
-        FaultCode.SCALAR_MISALIGNED,
-        FaultCode.TRANSPOSE_MISALIGNED,
-        FaultCode.TRANSPOSE_PARTIAL,
-        FaultCode.LDS_LOAD_MISALIGNED,
-    ),
-    "alignment": (FaultCode.MISALIGNED,),
-    "uninitialised": (
-        FaultCode.LDS_UNINITIALISED,
-        FaultCode.MEMORY_UNINITIALISED,
-        FaultCode.UNDEFINED_STORE,
-        FaultCode.UNDEFINED_ATOMIC,
-    ),
-    "waits": (FaultCode.LDS_LOAD_IN_FLIGHT,),
-    "lds_races": (FaultCode.RACE_READ, FaultCode.RACE_WRITE_READ, FaultCode.RACE_WRITE_WRITE),
-    "global_races": (
-        FaultCode.GLOBAL_RACE_READ,
-        FaultCode.GLOBAL_RACE_WRITE_READ,
-        FaultCode.GLOBAL_RACE_WRITE_WRITE,
-    ),
-    "write_backs": (FaultCode.UNSEEN_WRITE,),
-    "lane_races": (FaultCode.LANE_RACE,),
-    "inactive_lanes": (FaultCode.INACTIVE_LANE,),
-    "partial_barriers": (FaultCode.SKIPPED_BARRIER,),
-    "shared_arrays": (FaultCode.OTHER_VARIABLE,),
-    "stream_races": (
-        FaultCode.STREAM_RACE_READ,
-        FaultCode.STREAM_RACE_WRITE_READ,
-        FaultCode.STREAM_RACE_WRITE_WRITE,
-    ),
-}
-CHECK_OF = {code: check for check, codes in _CODES.items() for code in codes}
-
-
-def dropped_codes(policy: Policy) -> int:
-    """Return the bits of the fault codes whose checks are off."""
-    return sum(1 << code for code, check in CHECK_OF.items() if policy[check] == "off")
-
 
 _FIRST_GLOBAL = 1 << 32  # LDS addresses are lower, addresses of device memory are higher
 _ORDER = "an s_waitcnt in wave {other}, then an s_barrier, must come between the two\n"
@@ -125,6 +41,12 @@ _REMOVED = (
     "sees\nuses them: give asm statements the address of the variable as an operand, and the "
     'clobber "memory"'
 )
+_TYPED = (
+    FaultCode.TYPED_FORMAT,
+    FaultCode.TYPED_SELECTS,
+    FaultCode.TYPED_SWIZZLED,
+    FaultCode.TYPED_MISALIGNED,
+)
 _SPACES = {  # by fault code, of those that are not about LDS
     FaultCode.OUT_OF_BOUNDS: "",
     FaultCode.SCALAR_MISALIGNED: "",
@@ -132,6 +54,7 @@ _SPACES = {  # by fault code, of those that are not about LDS
     FaultCode.SCRATCH_MISALIGNED: " of private memory",
     FaultCode.ATOMIC_MISALIGNED: "",
     FaultCode.MEMORY_UNINITIALISED: "",
+    **dict.fromkeys(_TYPED, ""),
 }
 
 
@@ -165,7 +88,7 @@ def memory_fault(number: int, found: Any, group: Group, position: int) -> Fault:
         address=int(found.address),
         is_global=is_global,
         lanes=lanes_of(found.lanes),
-        check=CHECK_OF[code],
+        check=CHECK_OF.get(code, ""),
     )
 
 
@@ -244,8 +167,14 @@ def _describe(code: FaultCode, found: Any, group: Group, position: int) -> tuple
             f"misaligned {'LDS' if place else 'global'} {verb}",
             f"{size} bytes{place} at 0x{address:x}: legal on this target, and slower",
         )
-    mistake = _MISALIGNED[code]
-    return mistake.kind, f"{span}: {mistake.rule}"
+    return _mistake(code, found, span)
+
+
+def _mistake(code: FaultCode, found: Any, span: str) -> tuple[str, str]:
+    kind, rule = _MISTAKES[code]
+    if code == FaultCode.TYPED_FORMAT:
+        rule = rule.format(DATA_FORMATS[found.other & 15], NUMBER_FORMATS[found.other >> 4 & 7])
+    return kind, f"{span}: {rule}"
 
 
 def _describe_race(
@@ -337,6 +266,7 @@ _GLOBAL = (
     FaultCode.MISALIGNED,
     FaultCode.MEMORY_UNINITIALISED,
     FaultCode.UNSEEN_WRITE,
+    *_TYPED,
     *_GLOBAL_RACES,
     *_STREAM_RACES,
 )
@@ -363,7 +293,25 @@ class _Mistake(NamedTuple):
     rule: str
 
 
-_MISALIGNED = {
+_MISTAKES = {
+    FaultCode.TYPED_FORMAT: _Mistake(
+        "typed access to an unknown format",
+        "the data format is {} and the numeric format {}, which do not go together.\n"
+        "A MTBUF instruction has its own formats, a MUBUF one those in word 3 of the resource",
+    ),
+    FaultCode.TYPED_SELECTS: _Mistake(
+        "typed store with exchanged components",
+        "DST_SEL (bits 0 to 11 of word 3 of the buffer resource) is not red, green, blue, alpha. "
+        "The\nguides do not say what a store does then, and it is not emulated",
+    ),
+    FaultCode.TYPED_SWIZZLED: _Mistake(
+        "typed access to a swizzled buffer",
+        "elements of more than a dword are not emulated there",
+    ),
+    FaultCode.TYPED_MISALIGNED: _Mistake(
+        "misaligned typed access",
+        "the address of an element must be a multiple of its size, or of 4 if it is larger",
+    ),
     FaultCode.SCRATCH_MISALIGNED: _Mistake(
         "misaligned private access",
         "private memory interleaves the dwords of 64 lanes, so its scalar offset counts 64 dwords",

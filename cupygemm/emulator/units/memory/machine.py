@@ -25,7 +25,8 @@ from cupygemm.emulator.units.lds.partial_barriers import exec_of, fault_of, forg
 from cupygemm.emulator.units.lds.polling import polls_of
 from cupygemm.emulator.units.lds.shared_arrays import CHECK as SHARED_ARRAYS
 from cupygemm.emulator.units.lds.shared_arrays import tables_of
-from cupygemm.emulator.units.memory.faults import FaultCode, dropped_codes, memory_fault
+from cupygemm.emulator.units.memory.fault_codes import FaultCode, dropped_codes
+from cupygemm.emulator.units.memory.faults import memory_fault
 from cupygemm.emulator.units.memory.operation import Operation
 from cupygemm.emulator.units.memory.write_backs import CHECK as WRITE_BACKS
 from cupygemm.emulator.units.memory.write_backs import without_write_back

@@ -17,8 +17,10 @@ def _enumeration(names: str) -> dict[str, int]:
 
 _SPACES = _enumeration("global flat scratch buffer lds")
 _KINDS = _enumeration("load store atomic load_to_lds transpose permute bpermute swizzle append")
-_FORMATS = _enumeration("dwords u8 s8 u16 s16 u8_low s8_low u16_low u8_high s8_high u16_high")
-FORMAT_BYTES = {name: 2 if "16" in name else 1 for name in _FORMATS if name != "dwords"}
+_FORMATS = _enumeration("dwords u8 s8 u16 s16 u8_low s8_low u16_low u8_high s8_high u16_high typed")
+FORMAT_BYTES = {
+    name: 2 if "16" in name else 1 for name in _FORMATS if name not in ("dwords", "typed")
+}
 _ATOMICS = _enumeration(
     """
     swap cmpswap add sub rsub smin umin smax umax and or xor inc dec mskor wrap
@@ -35,6 +37,7 @@ class OperationStruct(ctypes.Structure):
             """
             int32  space kind format atomic dwords bytes address wide data data2 result
             int32  scalar resource offen idxen pair element_bits add_lane coherent updates
+            int32  channels d16 data_format number selects
             int64  offset offset2
             uint32 m0_mask constant
             """

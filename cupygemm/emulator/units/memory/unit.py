@@ -17,8 +17,8 @@ def bind(inst: Instruction, target: Target) -> Step | None:
     """Return the step that executes a memory instruction, or None if it is not emulated."""
     if inst.encoding == "SMEM":
         return scalar.bind(inst)
-    if inst.encoding == "MUBUF":
+    if inst.encoding in ("MUBUF", "MTBUF"):
         return buffer.bind(inst, target)
     if inst.encoding in ("FLAT", "GLOBAL", "SCRATCH"):
         return flat.bind(inst, target)
-    return None  # MTBUF: typed buffers are for graphics
+    return None

@@ -30,6 +30,8 @@ _FORMATS = {  # of accesses of 1 or 2 bytes, by the mnemonic's suffix
 }
 _DWORDS = {"dword": 1, "dwordx2": 2, "dwordx3": 3, "dwordx4": 4}
 _MNEMONIC = re.compile(r"[a-z]+_(load_lds|load|store|atomic)_(\w+)")
+_TYPED = re.compile(r"t?buffer_(load|store)_format(_d16|_d16_hi)?_(x|xy|xyz|xyzw)")
+_IN_ORDER = 4 | 5 << 3 | 6 << 6 | 7 << 9  # DST_SEL of red, green, blue and alpha
 _INTEGER_ATOMICS = frozenset("swap cmpswap add sub smin umin smax umax and or xor inc dec".split())
 _FLOAT_ATOMICS = {
     "add_f32": "fadd",
@@ -93,6 +95,35 @@ def memory_operation(
         bytes=size,
         data=data,
         result=returned,
+        **address,
+    )
+
+
+def typed_operation(
+    inst: Instruction, space: str, *, to_lds: bool, **address: Any
+) -> Operation | None:
+    """Return what `memory_operation` does, of an instruction that converts between formats."""
+    match = _TYPED.fullmatch(inst.mnemonic)
+    if match is None or to_lds:
+        return None
+    verb, d16, channels = match.groups()
+    count, fields = len(channels), inst.fields
+    operand = inst.operand("vdata")
+    number = fields.get("nfmt", -1)
+    return Operation(
+        space,
+        verb,
+        form="typed",
+        dwords=(count + 1) // 2 if d16 else count,
+        bytes=0,  # of the format, see native/typed_lanes.h
+        data=-1 if operand is None else operand.index,
+        result=inst.dst[0].index if inst.dst else -1,
+        channels=count,
+        d16={None: 0, "_d16": 1, "_d16_hi": 2}[d16],
+        data_format=fields.get("dfmt", -1),
+        number=number,
+        selects=_IN_ORDER,
+        coherent=int(any(fields.get(bit) for bit in ("sc0", "sc1", "glc"))),
         **address,
     )
 
