@@ -23,6 +23,8 @@ _TYPE = re.compile(
     r"((?:(?:volatile|const|static|signed|unsigned|long|short)\s+)*(?:\w+(?:::\w+)*)??)\s*"
     r"(\w+\s*(?:\[[^\]]*\]\s*)*(?:,\s*\w+\s*(?:\[[^\]]*\]\s*)*)*)$"
 )
+_ARRAY = re.compile(r"([\w:<>,*\s]+?)\b(\w+)\s*((?:\[[^\]]*\]\s*)+)")
+_EXTENT = re.compile(r"\[([^\]]*)\]")
 _VECTOR_TYPE = re.compile(
     r"typedef\s+(\w+)\s+(\w+)\s+__attribute__\s*\(\(ext_vector_type\((\w+)\)\)\)|"
     r"using\s+(\w+)\s*=\s*(\w+)\s+__attribute__\s*\(\(ext_vector_type\((\w+)\)\)\)"
@@ -92,7 +94,7 @@ def declaration_of(variable: Variable) -> str:
     return f"{variable.type} {variable.name}" + "".join(f"[{each}]" for each in variable.extents)
 
 
-def declared_as(text: str, name: str, space: str = "") -> Variable | None:
+def declared_as(text: str, name: str, space: str = "", size: int = 0) -> Variable | None:
     """Return what a source declares a name as, if it has one such declaration; None otherwise.
 
     Parameters
@@ -101,6 +103,8 @@ def declared_as(text: str, name: str, space: str = "") -> Variable | None:
     name : str
     space : str
         A pattern that the declaration begins with.
+    size : int
+        Bytes of the variable, for an array of a type that is not known here.
     """
     text = without_noise(text)
     names = types_and_constants(text)
@@ -111,8 +115,18 @@ def declared_as(text: str, name: str, space: str = "") -> Variable | None:
         if space and not re.search(space, each[1]):
             continue
         declaration = _SPECIFIERS.sub(" ", each[1])
-        found.update(made for made in declared_in(declaration, *names) if made.name == name)
+        made = list(declared_in(declaration, *names)) or list(_of_size(declaration, names[1], size))
+        found.update(each for each in made if each.name == name)
     return found.pop() if len(found) == 1 else None
+
+
+def _of_size(text: str, constants: Mapping[str, str], size: int) -> Iterator[Variable]:
+    """Yield the array of a declaration, whose elements have the size that is left for each."""
+    parts = _ARRAY.fullmatch(text.strip())
+    extents = [_evaluated(each, constants) for each in _EXTENT.findall(parts[3])] if parts else []
+    if parts and all(extents) and size and size % math.prod(extents) == 0:
+        bytes_each = size // math.prod(extents)
+        yield Variable(parts[2], " ".join(parts[1].split()), bytes_each, tuple(extents), 1)
 
 
 def without_noise(text: str) -> str:

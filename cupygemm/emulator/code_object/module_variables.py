@@ -143,7 +143,9 @@ def indexed_at(kernel: Kernel, pc: int) -> IndexedArray | None:
     if not arrays:
         return None
     source = line_table(kernel.code_object).source_of(pc)
-    declared = declared_as(source, arrays[-1][1])
+    name = arrays[-1][1]
+    sizes = [each.size for each in module_variables(kernel.code_object) if each.name == name]
+    declared = declared_as(source, name, size=sizes[0] if len(sizes) == 1 else 0)
     if declared is None or not declared.extents:
         return None
     return IndexedArray(replace(declared, offset=0))
@@ -183,7 +185,7 @@ def _variable(
     symbol: str, address: int, size: int, types: dict[str, Any], text: str
 ) -> ModuleVariable:
     name = _plain(symbol.removesuffix(".managed"))
-    declared = declared_as(text, name, space=r"__(?:device|constant|managed)__")
+    declared = declared_as(text, name, space=r"__(?:device|constant|managed)__", size=size)
     if declared is not None and declared.size != size:
         declared = None
     return ModuleVariable(
@@ -268,6 +270,8 @@ def _without_names(kind: Any) -> Any:
 
 def _size(kind: Any) -> int:
     kind = _without_names(kind)
+    if kind.tag in ("DW_TAG_pointer_type", "DW_TAG_reference_type"):
+        return 8
     if kind.tag != "DW_TAG_array_type":
         return _value(kind, "DW_AT_byte_size")
     size = _size(kind.get_DIE_from_attribute("DW_AT_type"))

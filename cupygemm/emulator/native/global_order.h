@@ -16,8 +16,9 @@
  * value. A plain store and an atomic that computes (no swap, which may be a lock's) do: one clears
  * what the other has counted. The atomic
  * comes first if the storing workgroup has acquired since, as the last of several workgroups has.
- * A record keeps the last write and the last reads of two waves, each with the wave's earlier bytes
- * that are ordered like it: a race with an earlier one is missed, none is invented. */
+ * A record keeps the last write, or the first that is not released, and the last reads of two waves,
+ * each with the wave's earlier bytes that are ordered like it: a race with another one is missed,
+ * none is invented. */
 #ifndef CUPYGEMM_GLOBAL_ORDER_H
 #define CUPYGEMM_GLOBAL_ORDER_H
 
@@ -288,8 +289,25 @@ static inline int global_read(const struct global_view *v, const struct access *
     return OK;
 }
 
+/* Whether another workgroup's store to other bytes of a granule, which nothing has released, stays
+ * on record. Of several such stores, the first stays in every other granule and the last in the
+ * rest: whoever reads them all may have stored last, or first. */
+static inline bool keeps_first(const struct global_view *v, const struct global_record *r,
+                               uint32_t bytes) {
+    const struct machine *m = v->m;
+    const struct site *s = &r->write;
+    int64_t group = wave_of_site(s) / m->waves_per_group - m->first_wave / m->waves_per_group;
+    if ((r - m->global_shadow) % 2 || !is_current(v, s) || bytes_of_site(s) & bytes ||
+        s->pc & COHERENT || group < 0 || group >= m->num_groups || group == m->workgroup[v->wave])
+        return false;
+    int64_t wave = m->wave_ids[group * MAX_WAVES + wave_of_site(s) % m->waves_per_group];
+    return !released_by(m, wave, s->seq, v->now);
+}
+
 static inline void note_write(const struct global_view *v, struct global_record *r,
                               uint32_t bytes) {
+    if (keeps_first(v, r, bytes))
+        return;
     bool mine = is_current(v, &r->write) && wave_of_site(&r->write) == v->own;
     if (!mine || !keeps_store(v->site.pc, r->write.pc, r->write.seq, v->settled,
                               !(bytes & ~bytes_of_site(&r->write))))

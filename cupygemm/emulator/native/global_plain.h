@@ -29,12 +29,20 @@ static inline void set_words(struct site *s, uint64_t when, uint64_t where) {
 struct plain_view {
     uint64_t when, where;
     uint32_t own, launch_start;
+    uint32_t group, others; /* first wave of the workgroup, and how many follow; or any */
     int32_t settled;
 };
 
 static inline struct plain_view plain_view(const struct global_view *v) {
     struct words w = words_of(&v->site);
-    return (struct plain_view){w.when, w.where, v->own, (uint32_t)v->m->launch_start, v->settled};
+    const struct machine *m = v->m;
+    return (struct plain_view){w.when,
+                               w.where,
+                               v->own,
+                               (uint32_t)m->launch_start,
+                               v->own - (uint32_t)m->wave_in_group[v->wave],
+                               m->communicates ? (uint32_t)m->waves_per_group - 1 : ~0u,
+                               v->settled};
 }
 
 static inline bool of_launch(struct plain_view v, struct words w) {
@@ -43,6 +51,10 @@ static inline bool of_launch(struct plain_view v, struct words w) {
 
 static inline bool of_wave(struct plain_view v, struct words w) {
     return ((uint32_t)w.where & WAVE_BITS) == v.own;
+}
+
+static inline bool of_group(struct plain_view v, struct words w) {
+    return ((uint32_t)w.where & WAVE_BITS) - v.group <= v.others;
 }
 
 /* The bytes that an access takes over from the wave's own one before: see note_site. */
@@ -70,6 +82,8 @@ note_plain(struct plain_view v, struct global_record *r, uint32_t bytes, bool wr
     if (may_matter(v, write, accessed))
         return false;
     if (writes) {
+        if (of_launch(v, write) && !of_group(v, write)) /* of other bytes: see keeps_first */
+            return false;
         if (may_matter(v, read, accessed) || may_matter(v, words_of(&r->other_read), accessed))
             return false;
         bool mine = of_wave(v, write);

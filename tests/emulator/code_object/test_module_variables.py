@@ -20,9 +20,12 @@ namespace deep { __device__ Pair pairs[3]; static __device__ short hidden[8]; }
 __constant__ float table[4][COLUMNS];
 __device__ double single;
 __device__ int scratch[128];
+typedef float (*function)(float);
+__device__ float twice(float x) { return 2 * x; }
+__device__ function table_of[2] = {twice, twice};
 extern "C" __global__ void k(int* x, int i) {
     x[threadIdx.x] = deep::pairs[i].first + deep::hidden[i] + (int)table[i][i] + (int)single;
-    deep::hidden[i] = scratch[i];
+    deep::hidden[i] = scratch[i] + (int)table_of[i](1);
 }
 extern "C" __global__ void races(int* x) {
     scratch[5] = blockIdx.x;
@@ -35,7 +38,13 @@ PLACES = [  # a variable, a byte of it, and its names without types, from source
     ("scratch", 508, "scratch[127] of the module's variable int scratch[128] (512 bytes)", ""),
     ("scratch", 510, "byte 2 of scratch[127] of the module's", "scratch[127] of"),
     ("hidden", 6, "hidden[3] of the module's variable short hidden[8] (16 bytes)", ""),
-    ("pairs", 40, "byte 40 of pairs of the module's variable pairs (84 bytes)", "pairs[1].rest[2]"),
+    (
+        "pairs",
+        40,
+        "byte 12 of pairs[1] of the module's variable Pair pairs[3] (84",
+        "pairs[1].rest[2]",
+    ),
+    ("table_of", 8, "table_of[1] of the module's variable function table_of[2] (16 bytes)", ""),
 ]
 
 
@@ -46,7 +55,7 @@ def test_elements_are_named(target: str, debug: bool) -> None:
     code = compile_program(SOURCE, "a.hip", target_name=target, options=options).code
     found = load(code, Memory())
     start = {each.name: each.address for each in module_variables(found)}
-    assert set(start) == {"table", "single", "scratch", "hidden", "pairs"}
+    assert set(start) == {"table", "single", "scratch", "hidden", "pairs", "table_of"}
     for name, byte, from_source, from_types in PLACES:
         text = variable_at(found, start[name] + byte)
         assert text.startswith(from_types if debug and from_types else from_source), text

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from cupygemm import emulator
+from cupygemm.emulator.runtime.compile import compile_program
 
 SOURCE = r"""
 typedef unsigned u32;
@@ -310,3 +311,42 @@ def test_unchecked_launches_go_on(cp: ModuleType, module: Any) -> None:
     with emulator.checks(False):
         x, _ = launch(cp, module, "stores_to_one_place")
     assert x.get()[0] in range(BLOCKS)
+
+
+SPLIT = """
+extern "C" __global__ void gather(const float* x, float* part, float* y, unsigned* count) {
+    __shared__ bool is_last;
+    int tile = blockIdx.x, split = blockIdx.y, splits = gridDim.y;
+    if (threadIdx.x == 0) {
+        part[tile * splits + split] = x[tile * splits + split];
+        FENCE
+        is_last = atomicAdd(&count[tile], 1u) == splits - 1;
+    }
+    __syncthreads();
+    if (is_last && threadIdx.x == 0) {
+        __threadfence();
+        float sum = 0;
+        for (int k = 0; k < splits; k++)
+            sum += part[tile * splits + k];
+        y[tile] = sum;
+    }
+}
+"""
+
+
+@pytest.mark.parametrize("target", ["gfx90a", "gfx942", "gfx950"])
+@pytest.mark.parametrize("splits", [2, 3, 4, 8])
+@pytest.mark.parametrize("fence", ["", "__threadfence();"])
+def test_partial_sums_side_by_side(target: str, splits: int, fence: str) -> None:
+    """Several workgroups store to one granule; the last of them reads what the others stored."""
+    code = compile_program(SPLIT.replace("FENCE", fence), "a.hip", target_name=target).code
+    x = np.arange(4 * splits, dtype=np.float32)
+    y, count = np.zeros(4, np.float32), np.zeros(4, np.uint32)
+    arguments = [x, np.zeros_like(x), y, count]
+    if fence:
+        emulator.launch(code, (4, splits), 64, arguments)
+        np.testing.assert_array_equal(y, x.reshape(4, splits).sum(1))
+        return
+    with pytest.raises(emulator.KernelFault, match="read after another workgroup's write") as found:
+        emulator.launch(code, (4, splits), 64, arguments)
+    assert "put\n__threadfence() between them" in found.value.detail

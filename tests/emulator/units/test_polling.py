@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+from cupygemm import emulator
 from cupygemm.emulator import run
 from cupygemm.emulator.device import Memory
 from cupygemm.emulator.errors import KernelFault
+from cupygemm.emulator.runtime.compile import compile_program
 from cupygemm.emulator.targets import TARGETS
 from cupygemm.emulator.units.lds.polling import polls_of
 from tests.emulator.assembly import load_kernel
@@ -27,6 +30,11 @@ FLAGS = {
         "ds_read_b32 v3, v2 offset:8\ns_waitcnt lgkmcnt(0)\nv_cmp_gt_i32 vcc, s6, v3\n"
         "s_cbranch_vccz over\n" + SPIN + "over:",
         2,
+    ),
+    "a first test whose address the compiler adds up": (
+        "ds_read_b32 v3, v4 offset:24\ns_waitcnt lgkmcnt(0)\nv_cmp_gt_i32 vcc, s6, v3\n"
+        "s_cbranch_vccz over\n" + SPIN + "over:",
+        1,  # without source lines, nothing shows that it is the same flag
     ),
     "a scalar comparison, and a jump back": (
         """
@@ -183,3 +191,49 @@ def test_every_reader_is_compared_with_the_flag() -> None:
         launch(ONLY_WAVE_3, 64)
     assert caught.value.kind == "LDS race: write after another wave's read"
     assert "which wave 1 read at" in caught.value.detail
+
+
+RING = """
+extern "C" __global__ void ring(const float* x, float* y, int steps) {
+    __shared__ float tile[2][64];
+    __shared__ int full[2], empty[2];
+    int wave = threadIdx.x / 64, lane = threadIdx.x % 64;
+    if (threadIdx.x < 2)
+        full[threadIdx.x] = 0, empty[threadIdx.x] = 1;
+    __syncthreads();
+    float sum = 0;
+    for (int s = 0; s < steps; s++) {
+        int b = s & 1;
+        if (wave == 0) {
+            float v = x[s * 64 + lane];
+            while (!__hip_atomic_load(&empty[b], __ATOMIC_ACQUIRE, WORKGROUP))
+                __builtin_amdgcn_s_sleep(1);
+            if (lane == 0)
+                __hip_atomic_store(&empty[b], 0, __ATOMIC_RELAXED, WORKGROUP);
+            tile[b][lane] = v;
+            if (lane == 0)
+                __hip_atomic_store(&full[b], 1, __ATOMIC_RELEASE, WORKGROUP);
+        } else {
+            while (!__hip_atomic_load(&full[b], __ATOMIC_ACQUIRE, WORKGROUP))
+                __builtin_amdgcn_s_sleep(1);
+            sum += tile[b][63 - lane];
+            if (lane == 0) {
+                __hip_atomic_store(&full[b], 0, __ATOMIC_RELAXED, WORKGROUP);
+                __hip_atomic_store(&empty[b], 1, ORDER, WORKGROUP);
+            }
+        }
+    }
+    if (wave)
+        y[lane] = sum;
+}
+""".replace("WORKGROUP", "__HIP_MEMORY_SCOPE_WORKGROUP")
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_ring_of_tiles_with_flags_in_arrays(target: str) -> None:
+    """The first test of a flag and the loop have its address by different offsets."""
+    source = RING.replace("ORDER", "__ATOMIC_RELEASE")
+    code = compile_program(source, "a.hip", target_name=target).code
+    x, y = np.arange(384, dtype=np.float32), np.zeros(64, np.float32)
+    emulator.launch(code, 1, 128, [x, y, np.int32(6)])
+    np.testing.assert_array_equal(y, x.reshape(6, 64)[:, ::-1].sum(0))

@@ -26,6 +26,7 @@ from cupygemm.emulator.errors import UnsupportedInstruction
 from cupygemm.emulator.isa.decode import decode
 from cupygemm.emulator.isa.instruction import Instruction
 from cupygemm.emulator.units.scalar.scc import reads_scc, writes_scc
+from cupygemm.emulator.waves.reports import call_sites, source_line
 
 if TYPE_CHECKING:
     from cupygemm.emulator.code_object import Kernel
@@ -74,12 +75,12 @@ def _polls(kernel: Kernel) -> set[int]:
 
 
 def _polls_of_function(kernel: Kernel, start: int, size: int) -> set[int]:
-    heads: dict[int, list[Instruction]] = {}
+    heads: dict[int, list[int]] = {}
     polls: set[int] = set()
     for head, code in _short_loops(kernel, start, size):
         waiting = _waiting_in(code)
         if waiting:
-            heads[head] = [code[pc] for pc in waiting]
+            heads[head] = waiting
             polls.update(waiting)
     if not polls:
         return polls
@@ -89,7 +90,7 @@ def _polls_of_function(kernel: Kernel, start: int, size: int) -> set[int]:
         return polls
     before = predecessors(nodes)
     for head, reads in heads.items():
-        polls |= _first_tests(nodes, before, head, reads)
+        polls |= _first_tests(kernel, nodes, before, head, reads)
     return polls
 
 
@@ -190,12 +191,18 @@ def _decides(order: Sequence[Instruction], read: Instruction) -> bool:
 
 
 def _first_tests(
+    kernel: Kernel,
     nodes: dict[int, Node],
     before: dict[int, list[int]],
     head: int,
-    reads: list[Instruction],
+    reads: list[int],
 ) -> set[int]:
-    """Return the reads before a loop that test what it waits for."""
+    """Return the reads before a loop that test what it waits for.
+
+    They have the offset of a read of the loop, or its place in the source: the compiler may compute
+    the address of one from that of the other.
+    """
+    lines = {_place(kernel, pc) for pc in reads} - {()}
     found: set[int] = set()
     seen, edge = {head}, [head]
     for _ in range(_AROUND):
@@ -206,12 +213,21 @@ def _first_tests(
             inst = nodes[pc].inst
             alike = any(
                 inst.mnemonic == read.mnemonic
-                and all(inst.fields.get(name) == read.fields.get(name) for name in _OFFSETS)
-                for read in reads
+                and (
+                    _place(kernel, pc) in lines
+                    or all(inst.fields.get(name) == read.fields.get(name) for name in _OFFSETS)
+                )
+                for read in (nodes[place].inst for place in reads if place in nodes)
             )
             if alike and _decides(_straight(nodes, pc), inst):
                 found.add(pc)
     return found
+
+
+def _place(kernel: Kernel, pc: int) -> tuple[tuple[str, int], ...]:
+    """Return the source line of an instruction and its call sites; none if it is not known."""
+    line = source_line(kernel, pc)
+    return (line, *call_sites(kernel, pc)) if line else ()
 
 
 def _straight(nodes: dict[int, Node], pc: int) -> list[Instruction]:

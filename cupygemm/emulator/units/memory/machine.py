@@ -29,7 +29,7 @@ from cupygemm.emulator.units.memory.fault_codes import FaultCode, dropped_codes
 from cupygemm.emulator.units.memory.faults import memory_fault
 from cupygemm.emulator.units.memory.operation import Operation
 from cupygemm.emulator.units.memory.write_backs import CHECK as WRITE_BACKS
-from cupygemm.emulator.units.memory.write_backs import without_write_back
+from cupygemm.emulator.units.memory.write_backs import may_communicate, without_write_back
 from cupygemm.emulator.units.native.form import address_of
 from cupygemm.emulator.units.structures import MachineStruct
 from cupygemm.emulator.waves.marks import marks_of
@@ -206,6 +206,7 @@ class Machine:
     def _watch_stores(self, state: State) -> None:
         """Let C look for stores that other XCDs need not see."""
         gx, gy, gz = state.grid
+        self.struct.communicates = may_communicate(state.kernel)
         watched = gx * gy * gz > 1 and state.findings.policy[WRITE_BACKS] != "off"
         without = without_write_back(state.kernel, state.target) if watched else None
         self.struct.num_xcds = 1 if without is None else state.target.num_xcds

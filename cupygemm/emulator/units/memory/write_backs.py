@@ -36,6 +36,7 @@ _FLAT, _MUBUF = 0b110111, 0b111000  # the highest 6 bits of an instruction, FLAT
 _CALLS = ("s_swappc", "s_call", "s_setpc")
 
 _found: WeakKeyDictionary[Kernel, NDArray[np.uint8] | None] = WeakKeyDictionary()
+_communicating: WeakKeyDictionary[Kernel, bool] = WeakKeyDictionary()
 
 
 def without_write_back(kernel: Kernel, target: Target) -> NDArray[np.uint8] | None:
@@ -47,7 +48,7 @@ def without_write_back(kernel: Kernel, target: Target) -> NDArray[np.uint8] | No
     if target.num_xcds == 1 or not hasattr(kernel, "code_object"):  # or a single instruction
         return None
     if kernel not in _found:
-        _found[kernel] = _without(kernel) if _may_communicate(kernel) else None
+        _found[kernel] = _without(kernel) if may_communicate(kernel) else None
     return _found[kernel]
 
 
@@ -74,8 +75,17 @@ def write_back(group: Group) -> None:
     written[ids] = state.vm_issued[ids]
 
 
-def _may_communicate(kernel: Kernel) -> bool:
+def may_communicate(kernel: Kernel) -> bool:
     """Tell whether a kernel may have an atomic, or a load past the caches; others wait for none."""
+    found = _communicating.get(kernel)
+    if found is None:
+        found = _communicating[kernel] = _has_atomics(kernel)
+    return found
+
+
+def _has_atomics(kernel: Kernel) -> bool:
+    if not hasattr(kernel, "code_object"):  # a single instruction, outside a kernel
+        return True
     image = kernel.code_object.image
     size = kernel.code_bytes & ~3
     words = np.frombuffer(bytes(image[kernel.entry : kernel.entry + size]), "<u4")
