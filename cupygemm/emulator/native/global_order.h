@@ -16,9 +16,9 @@
  * value. A plain store and an atomic that computes (no swap, which may be a lock's) do: one clears
  * what the other has counted. The atomic
  * comes first if the storing workgroup has acquired since, as the last of several workgroups has.
- * A record keeps the last write, or the first that is not released, and the last reads of two waves,
- * each with the wave's earlier bytes that are ordered like it: a race with another one is missed,
- * none is invented. */
+ * A record keeps the last write, or the first that is not released, and the last reads of two
+ * waves, each with the wave's earlier bytes that are ordered like it: a race with another one is
+ * missed, none is invented. */
 #ifndef CUPYGEMM_GLOBAL_ORDER_H
 #define CUPYGEMM_GLOBAL_ORDER_H
 

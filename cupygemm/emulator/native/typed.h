@@ -5,7 +5,7 @@
  * Of a MUBUF instruction the formats are those of the buffer resource, whose DST_SEL chooses what
  * each register gets; a MTBUF instruction has formats of its own and gets the components in order.
  * A component that the element lacks gives 0, and one that a store lacks is stored as 0. (CDNA3 ISA
- * guide, sections 9.1.3 to 9.1.5; LLVM's FeatureDefaultComponentZero.) The names of packed formats
+ * guide, chapter 9; LLVM's FeatureDefaultComponentZero.) The names of packed formats
  * begin with the highest bits. Numbers are rounded to nearest even, and to 10 and 11 bits towards
  * zero as in Direct3D; integers lose the bits that a component does not have: the guides do not
  * state these. */
