@@ -31,7 +31,7 @@ from zlib import crc32
 import pytest
 
 # CI runs one of this many cases of a sweep.
-SHARES = 16
+SHARES = 32
 
 
 @dataclass(frozen=True)

@@ -132,6 +132,7 @@ def test_checks_can_be_chosen(environment: Environment) -> None:
     assert "KernelWarning: 1 finding in kernel beyond" in process.stdout
 
 
+@pytest.mark.slow
 def test_without_the_option_the_plugin_imports_nothing(environment: Environment) -> None:
     suite = environment.folder / "plain"
     suite.mkdir()
@@ -143,7 +144,6 @@ def test_without_the_option_the_plugin_imports_nothing(environment: Environment)
     assert "1 passed" in process.stdout
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("option", "message"),
     [
@@ -161,6 +161,7 @@ def test_wrong_options_are_named(environment: Environment, option: str, message:
     assert message in process.stderr
 
 
+@pytest.mark.slow
 def test_wrong_checks_are_named(environment: Environment) -> None:
     process = run(environment, "--cupygemm-emulate=gfx942", "--cupygemm-checks=bound=off")
     assert process.returncode == pytest.ExitCode.USAGE_ERROR

@@ -86,6 +86,7 @@ def test_looking_for_cupy_does_not_enable_the_device(wheel: Environment) -> None
     assert wheel.output(code, **HERE) == "True False"
 
 
+@pytest.mark.slow
 def test_a_folder_of_the_same_name_does_not_hide_the_package(environment: Environment) -> None:
     """``git clone`` leaves such a folder, and programs are run next to it."""
     (environment.folder / "cupygemm").mkdir(exist_ok=True)

@@ -48,6 +48,7 @@ def test_efficiency_is_that_beside_the_fastest_product_on_one_gpu():
     assert chart.curve([found], "NCCL and cuBLAS") == [(1024, pytest.approx(0.25))]
 
 
+@pytest.mark.slow
 def test_the_chart_has_a_panel_for_each_function(tmp_path):
     records = [record(each, n, TIMES) for each in (GATHER, SCATTER) for n in (1024, 2048)]
     document = {"environment": {"device": "H200", "date": "today"}, "records": records}

@@ -75,6 +75,7 @@ def test_a_program_without_faults_keeps_its_status(program: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_program_without_faults_may_be_quiet(program: Path) -> None:
     process = check("--quiet", program, 0)
     assert (process.returncode, process.stderr) == (0, "")

@@ -139,6 +139,7 @@ def counted(result: Any) -> float:
     return float(sum(sum(k["matrix_flop"].values()) for k in json.loads(result.output)["kernels"]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("types", "layout"),
     [

@@ -89,6 +89,7 @@ def test_sums_of_halves_are_rounded_once(cp, chunked, dtype):
     assert computed(cupygemm.matmul(chunked(a, (1, 1)), chunked(b, (1, 1)), dtype="f4")) == 2050
 
 
+@pytest.mark.slow
 def test_integers_wrap_and_saturate_as_in_one_product(cp, chunked):
     a, b = integers(6, 40, dtype="int8", highest=100), integers(40, 5, dtype="int8", highest=100)
     x, y = chunked(a, (4, 9)), chunked(b, (9, 5))

@@ -366,6 +366,7 @@ def test_options_may_overlap_out(cp, place):
     testing.assert_gemm_exact(out, x1, x2, **given)
 
 
+@pytest.mark.slow
 def test_strided_options_and_out(cp):
     x1, x2 = testing.integer_operands((3, 33, 20), (20, 35), F16)
     block = cp.asarray(np.arange(3 * 80 * 80).reshape(3, 80, 80).astype(F32) % 64)

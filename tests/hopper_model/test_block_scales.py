@@ -81,6 +81,7 @@ def test_each_configuration_is_exact(cp, model, monkeypatch, config, columns):
     np.testing.assert_array_equal(result, expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("m", [279, 276, 130])
 def test_scales_that_are_adjacent_along_the_rows(cp, monkeypatch, m):
     """The copy engine copies those of a tile where they begin and end at 16 bytes."""

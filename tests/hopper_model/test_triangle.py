@@ -160,6 +160,7 @@ def test_out_that_overlaps_the_operand(cp, chosen):
     np.testing.assert_array_equal(exact(out), values @ values.T)
 
 
+@pytest.mark.slow
 def test_the_model_takes_a_triangle_of_many_tiles_only(cp):
     PLANS.clear()
     for n in (512, 1536):

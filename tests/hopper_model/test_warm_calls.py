@@ -92,6 +92,7 @@ def call_of(cp, name):
     return x1, x2, out, lambda: cupygemm.matmul(a, b, out, dtype=out.dtype, **options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_a_repeated_call_packs_nothing(cp, model, pool, nothing_packed, name):
     x1, x2, out, call = call_of(cp, name)

@@ -179,6 +179,7 @@ def compiled(dtype: str, layout: str, epilogue: Epilogue | None = None) -> Compi
     return kernel
 
 
+@pytest.mark.slow
 @pytest.mark.one_in(2)
 @pytest.mark.covering
 @pytest.mark.parametrize(("dtype", "most"), [("e4m3fn", 1), ("e2m1x2", 0.99)])

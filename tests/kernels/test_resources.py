@@ -209,6 +209,7 @@ def test_the_main_loop_does_only_what_a_tile_needs(loop: Loop) -> None:
     assert loop.count("scratch_") == loop.count("global_") == loop.count("flat_") == 0
 
 
+@pytest.mark.slow
 def test_loads_stay_in_flight_across_the_barriers(loop: Loop) -> None:
     """What is loaded at the end of one round of the loop is waited for late in the next."""
     loads = [i for i, line in enumerate(loop.lines) if line.startswith("buffer_load")]

@@ -61,6 +61,7 @@ def test_a_repeated_call_is_not_validated(cp, monkeypatch, options):
     testing.assert_gemm_exact(cupygemm.matmul(a, b, **options), x1, x2, **epilogue)
 
 
+@pytest.mark.slow
 def test_what_a_plan_depends_on(cp, made):
     a, b, _, _ = operands(cp)
     out = cp.empty((8, 8), F16)

@@ -17,6 +17,7 @@ def ordered(cp, array, order):
     return cp.asarray(array, order="C") if order == "C" else cp.asarray(array.T, order="C").T
 
 
+@pytest.mark.slow
 @TYPES
 @pytest.mark.parametrize(
     ("m", "n", "k"), [(1, 1, 1), (1, 70, 40), (70, 1, 33), (31, 33, 127), (64, 64, 64)]
@@ -33,6 +34,7 @@ def test_exact_products(cp, device, m, n, k, dtype):
         testing.assert_gemm_exact(cupygemm.matmul(a, b, out), x1, x2)
 
 
+@pytest.mark.slow
 @TYPES
 def test_random_products_are_within_the_bound(cp, dtype):
     x1, x2 = testing.random_operands((2, 65, 517), (517, 70), dtype)

@@ -72,6 +72,7 @@ def test_rows_and_columns_of_any_size_are_within_the_bound(cp, precision, dtype)
     testing.assert_gemm_close(got, a, b, precision=precision)
 
 
+@pytest.mark.slow
 def test_fifteen_moduli_are_as_exact_as_float64(cp):
     rng = np.random.default_rng(6)
     a, b = rng.standard_normal((30, 200)), rng.standard_normal((200, 30))

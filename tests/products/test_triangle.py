@@ -66,6 +66,7 @@ def test_both_triangles_are_right(cp, panels_of_64, dtype, result):
     np.testing.assert_array_equal(exact(turned), exact(product))
 
 
+@pytest.mark.slow
 def test_factors_and_an_addend_that_is_not_symmetric(cp, panels_of_64):
     a, c = integers(cp, (130, 16), np.float16), integers(cp, (130, 130), np.float32)
     expected = 2 * exact(a) @ exact(a).T - 3 * exact(c)

@@ -121,6 +121,7 @@ def test_errstate_decides_whether_a_singular_matrix_raises(cp, calls):
     assert calls == ["inv", "inv", "cholesky", "cholesky"]
 
 
+@pytest.mark.slow
 def test_what_cupy_allows(cp, calls, draw):
     """Stacks of vectors, zeros on a diagonal, cut-offs beyond one; float16 has its error."""
     import cupyx.scipy.linalg as theirs

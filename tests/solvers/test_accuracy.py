@@ -118,6 +118,7 @@ def backward_error(a, x, b):
     return norm(b - a @ x) / (norm(a) * norm(x) + norm(b))
 
 
+@pytest.mark.slow
 @pytest.mark.one_in(7)
 @every_matrix
 @SMALL_OR_NOT
@@ -132,6 +133,7 @@ def test_qr(cp, request, matrix, blocks):
         assert norm(q.T @ q - np.eye(N)) <= bound
 
 
+@pytest.mark.slow
 @pytest.mark.one_in(7)
 @every_matrix
 @SMALL_OR_NOT
@@ -178,6 +180,7 @@ def test_solutions_with_factors(cp, matrix, trans):
             assert norm(b - a @ x) <= 10 * N * unit(dtype) * (norm(size) * norm(x) + norm(b))
 
 
+@pytest.mark.slow
 @pytest.mark.one_in(6)
 @every_matrix
 def test_solutions_of_definite_systems(cp, matrix):

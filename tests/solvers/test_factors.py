@@ -159,6 +159,7 @@ def test_cholesky(cp, draw, dtype, lower):
     assert_like(linalg.cho_solve((c, lower), cp.asarray(b)), expected, factor=20000)
 
 
+@pytest.mark.slow
 @pytest.mark.covering
 @pytest.mark.parametrize("dtype", MOST_TYPES)
 @pytest.mark.parametrize("trans", ["N", "T", "C"])
@@ -172,6 +173,7 @@ def test_solve_triangular(cp, draw, dtype, trans, lower, columns):
         assert_like(got, expected, factor=2000)
 
 
+@pytest.mark.slow
 @pytest.mark.one_in(5)
 @pytest.mark.parametrize("trans", [0, 1, 2])
 @pytest.mark.parametrize("lower", [False, True])

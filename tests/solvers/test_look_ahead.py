@@ -114,6 +114,7 @@ def test_first_parts_of_a_panel_are_applied_beside_its_last(
         np.testing.assert_allclose(got[:k, k:], behind, rtol=0, atol=1e-11)
 
 
+@pytest.mark.slow
 def test_first_parts_are_applied_early_beside_an_identity(
     cp, device, draw, small_blocks, monkeypatch
 ):

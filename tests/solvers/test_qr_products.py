@@ -62,6 +62,7 @@ def test_a_block_is_factored_by_products(cp, m, n, threads, rows, dtype):
         np.testing.assert_allclose(one, other, rtol=0, atol=500 * unit(dtype) * abs(other).max())
 
 
+@pytest.mark.slow
 @pytest.mark.covering
 @pytest.mark.parametrize("kind", ["dependent", "zero", "nan", "triangular", "nearly dependent"])
 @pytest.mark.parametrize("dtype", "fd")
@@ -140,6 +141,7 @@ def test_reflections_from_the_first_rows(cp, n, dtype):
     check(a, reflected(cp, a))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["ill-conditioned", "triangular"])
 def test_columns_whose_reflections_the_first_rows_do_not_give(cp, kind):
     a = drawn(700, 128)
@@ -150,6 +152,7 @@ def test_columns_whose_reflections_the_first_rows_do_not_give(cp, kind):
     assert reflected(cp, a) is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_done", [False, True])
 def test_launches_that_stand_by(cp, is_done):
     whole = drawn(90, 40)

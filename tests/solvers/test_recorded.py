@@ -22,6 +22,7 @@ def cases(monkeypatch, small_blocks):
     return fresh.cases
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["raw", "complete", *swept("reduced", "r")])
 def test_repeated_factorisations(cp, draw, cases, mode):
     values = [draw((45, 33)) for _ in range(4)]
@@ -36,6 +37,7 @@ def test_repeated_factorisations(cp, draw, cases, mode):
             assert_like(ours, numpys, factor=2000)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("columns", [None, 3])
 def test_repeated_systems(cp, draw, cases, columns):
     values = [(draw((33, 33)), draw((33, columns) if columns else 33)) for _ in range(4)]

@@ -67,6 +67,7 @@ def test_half_precision_needs_more_iterations(cp, draw, small_blocks):
     assert half.iterations > single.iterations
 
 
+@pytest.mark.slow
 def test_after_too_many_iterations_a_matrix_is_factored_in_float64(cp, monkeypatch):
     a, b = scipy.linalg.hilbert(N), np.arange(1.0, N + 1)
     monkeypatch.setattr(refine, "_MOST_ITERATIONS", 2)
@@ -87,6 +88,7 @@ def test_gmres_converges_for_a_hilbert_matrix(cp, small_blocks):
     assert backward_error(a, x, b) <= 2e-15
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", ["float16", *swept("int8")])
 def test_singular_matrices_raise(cp, small_blocks, precision):
     a = np.ones((2, N, N))
@@ -95,6 +97,7 @@ def test_singular_matrices_raise(cp, small_blocks, precision):
         linalg.solve(cp.asarray(a), cp.asarray(a), precision=precision)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "precision",
     ["float16", *(pytest.param(name, marks=pytest.mark.sweep) for name in ("float32", "int8"))],
@@ -129,6 +132,7 @@ def test_float32(cp, draw, small_blocks):
     assert max(backward_error(a, each, one) for each, one in zip(x, b, strict=True)) <= 5e-7
 
 
+@pytest.mark.slow
 def test_calls_that_are_not_refined(cp):
     eye = cp.eye(3)
     for options in ({}, {"precision": "float16", "assume_a": "diagonal"}):

@@ -74,6 +74,7 @@ def test_systems(cp, draw, dtype, columns):
     assert np.abs(a @ got - b).max() <= 10 * unit * size
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [N, 48])  # rows of 48 are read 16 bytes at a time
 @pytest.mark.parametrize("dtype", swept("FD"))  # complex128 is factored by other code
 def test_cholesky_reads_one_triangle(cp, draw, dtype, n):
@@ -130,6 +131,7 @@ def test_inverses_of_a_stack(cp, draw, n):
         linalg.inv(cp.asarray(a))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", swept("FD"))
 @pytest.mark.parametrize("n", [20, pytest.param(64, marks=pytest.mark.sweep)])
 def test_inverses_of_other_types(cp, draw, dtype, n):
@@ -150,6 +152,7 @@ def test_inverses_of_hard_matrices_are_backward_stable(cp, name):
     assert inverse_error(a, linalg.inv(x).get()) <= 10 * N * unit("d")
 
 
+@pytest.mark.slow
 def test_a_failure_does_not_return(cp, draw):
     """Kernels write to words of the host, which are zero again when the next call begins."""
     a = general(draw, 3, 7, "d")

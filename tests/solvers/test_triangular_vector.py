@@ -20,6 +20,7 @@ def lower(draw, dtype, within):
     return t + np.eye(N, dtype=dtype) * (1 + abs(draw(N, dtype)))
 
 
+@pytest.mark.slow
 @pytest.mark.covering
 @pytest.mark.parametrize("dtype", ["d", "f", "F"])
 @pytest.mark.parametrize("within", [0.5, 60.0], ids=["inverted", "substituted"])

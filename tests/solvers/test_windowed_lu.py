@@ -39,6 +39,7 @@ def moved(rows, moves, first):
     return done
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [128, 141, 160])
 def test_a_tile_has_the_pivots_of_its_window(cp, draw, count):
     window, first = draw((count, TILE), "f"), 256
@@ -106,6 +107,7 @@ def test_butterflies_are_nearly_orthogonal(cp):
     assert (np.count_nonzero(abs(system) > 1e-6, axis=1) > 1).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [512, pytest.param(1100, marks=pytest.mark.sweep)])
 @pytest.mark.parametrize("precision", ["float32", pytest.param("tf32x3", marks=pytest.mark.sweep)])
 def test_factors_solve(cp, draw, monkeypatch, n, precision):
@@ -127,6 +129,7 @@ def windows(monkeypatch):
     monkeypatch.setattr(blocks, "LIMITS", replace(blocks.LIMITS, windowed=1))
 
 
+@pytest.mark.slow
 def test_a_matrix_with_singular_leading_blocks_is_solved_from_mixed_rows(cp, draw, windows):
     """Without the mixture, no column of the first 256 has a pivot in its window."""
     n, zero = 600, np.zeros((300, 300))
@@ -147,6 +150,7 @@ def test_precisions_reach_the_error_of_float64_from_windows(cp, draw, windows, n
     assert backward_error(a, x.get()[:, None], b[:, None]) <= 2e-15
 
 
+@pytest.mark.slow
 def test_a_singular_matrix_is_singular_from_windows_too(cp, windows):
     with pytest.raises(np.linalg.LinAlgError, match="Singular matrix"):
         linalg.solve(cp.zeros((40, 40)), cp.ones(40), precision="tf32x3")

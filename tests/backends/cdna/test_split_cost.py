@@ -79,6 +79,7 @@ def test_the_cost_of_parts(cp: Any, target: str, number: int) -> None:
     assert chosen <= 1.05 * min(sum(modelled) for _, modelled in costs)
 
 
+@pytest.mark.slow
 def test_up_to_sixteen_parts_are_loaded_at_once(cp: Any, target: str) -> None:
     """Three parts of a wave used to wait for memory one after the other, 1180 cycles each."""
     product = PRODUCTS[target][-1]

@@ -63,6 +63,7 @@ def test_the_steps_of_the_ladder_are_in_their_order(steps: dict[str, Figure]) ->
     assert min(gains[:2]) > max(gains[2:])
 
 
+@pytest.mark.slow
 def test_the_ladder_is_near_its_figures(steps: dict[str, Figure]) -> None:
     for name, published in ladder.PUBLISHED.items():
         assert steps[name].published == published
@@ -91,6 +92,7 @@ def test_eight_waves_in_turns_are_above_four_that_interleave(turned: list[Figure
     assert all(eight[name] > four[name] for name in eight)
 
 
+@pytest.mark.slow
 def test_turns_keep_the_matrix_units_busy(turned: list[Figure]) -> None:
     busy = {figure.name: figure.modelled for figure in turned if figure.unit == "%"}
     assert 96 < busy["8 waves"] < 99.5  # as published

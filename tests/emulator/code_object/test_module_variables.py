@@ -48,6 +48,7 @@ PLACES = [  # a variable, a byte of it, and its names without types, from source
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("debug", [False, True])
 @pytest.mark.parametrize("target", ["gfx90a", "gfx942", "gfx950"])
 def test_elements_are_named(target: str, debug: bool) -> None:

@@ -96,6 +96,7 @@ extern "C" __global__ void ring(const float* x, float* y) {
 """.replace("WORKGROUP", "__HIP_MEMORY_SCOPE_WORKGROUP")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", ["gfx90a", "gfx942", "gfx950"])
 def test_stores_to_the_flag_are_listed_and_others_counted(target: str) -> None:
     code = compile_program(RING, "a.hip", target_name=target).code
@@ -251,6 +252,7 @@ def test_a_producer_that_computes_for_long_is_waited_for(order: Any) -> None:
     ).tolist() == [1]
 
 
+@pytest.mark.slow
 def test_a_loop_that_reads_a_clock_may_end() -> None:
     """Its registers repeat at each turn, because the clock's value is overwritten."""
     body = """

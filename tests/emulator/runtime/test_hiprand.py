@@ -143,6 +143,7 @@ def test_the_numbers_are_those_of_the_generators(cp: ModuleType, kernels: Any, n
     np.testing.assert_allclose(found_wide[:, 1:], made(normal, after), rtol=1e-12, atol=1e-14)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("key", "low", "high", "answer"),
     [

@@ -98,6 +98,7 @@ def flag(state: State, rng: np.random.Generator) -> None:
     arrays["lds_undefined"][:] = rng.integers(0, 2, state.lds.shape)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", ["read", "write"])
 @pytest.mark.parametrize("width", [32, 64, 96, 128])
 def test_many_lanes_are_noted_as_one_after_another(text: str, width: int) -> None:

@@ -229,6 +229,7 @@ extern "C" __global__ void ring(const float* x, float* y, int steps) {
 """.replace("WORKGROUP", "__HIP_MEMORY_SCOPE_WORKGROUP")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_ring_of_tiles_with_flags_in_arrays(target: str) -> None:
     """The first test of a flag and the loop have its address by different offsets."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from typing import Any
 
@@ -10,8 +11,9 @@ import pytest
 
 from cupygemm import emulator
 from cupygemm.emulator.errors import Fault
+from cupygemm.emulator.isa.instruction import Instruction
 from cupygemm.emulator.waves.state import LANES, State
-from tests.emulator.harness import assemble, make_state, run, set_exec
+from tests.emulator.harness import assemble, assemble_all, make_state, run, set_exec
 from tests.emulator.units.typed_reference import (
     COMPONENTS,
     DATA_FORMATS,
@@ -72,6 +74,16 @@ def instruction(verb: str, kind: str, count: int, data: str, number: str, *, own
     return f"{name} {vdata}, v1, s[4:7], 0{formats} idxen"
 
 
+@functools.cache
+def assembled() -> dict[str, Instruction]:
+    """Return the instructions of both tests of all formats, by their texts."""
+    cases = itertools.product(("load", "store"), KINDS, CHANNELS, FORMATS, (False, True))
+    texts = dict.fromkeys(
+        instruction(verb, kind, count, *pair, own=own) for verb, kind, count, pair, own in cases
+    )
+    return dict(zip(texts, assemble_all(texts), strict=True))
+
+
 def register(state: State, kind: str, channel: int, lane: int) -> int:
     if not kind:
         return int(state.vgpr[8 + channel, 0, lane])
@@ -86,6 +98,7 @@ def are_equal(bits: int, expected: int, *, half: bool, is_float: bool) -> bool:
     return bits == expected or (is_float and bool(np.isnan(values).all()))
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize(("data", "number"), FORMATS, ids="-".join)
 def test_loads_of_each_format(data: str, number: str) -> None:
     """By MTBUF and by MUBUF, in 32 and 16 bits, with fewer and with more channels than it has."""
@@ -93,7 +106,7 @@ def test_loads_of_each_format(data: str, number: str) -> None:
     memory = b"".join(each.to_bytes(size_of(data), "little") for each in found)
     for own, kind, count in itertools.product((False, True), KINDS, CHANNELS):
         state, _ = typed_state(memory, data, number)
-        run(state, assemble(instruction("load", kind, count, data, number, own=own)))
+        run(state, assembled()[instruction("load", kind, count, data, number, own=own)])
         for lane, channel in itertools.product(range(LANES), range(count)):
             raw = split(found[lane], data)
             expected = 0
@@ -106,6 +119,7 @@ def test_loads_of_each_format(data: str, number: str) -> None:
             ), (own, kind, count, lane, channel, hex(found[lane]), hex(got), hex(expected))
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize(("data", "number"), FORMATS, ids="-".join)
 def test_stores_of_each_format(data: str, number: str) -> None:
     """Components that the instruction lacks become 0, and an element out of bounds stays."""
@@ -126,7 +140,7 @@ def test_stores_of_each_format(data: str, number: str) -> None:
                 packed[0] | packed[1] << 16,
                 packed[2] | packed[3] << 16,
             )
-        run(state, assemble(instruction("store", kind, count, data, number, own=own)))
+        run(state, assembled()[instruction("store", kind, count, data, number, own=own)])
         for lane in range(LANES):
             got = memory[lane * size : (lane + 1) * size].tobytes()
             if lane >= RECORDS:
