@@ -198,10 +198,10 @@ def _keep_from_the_collector() -> None:
     """Let Python's garbage collector pass over what is alive now.
 
     The tests and the decoded kernels in the emulator's caches are millions of objects that live to
-    the end of the session, and each full collection walked them all, for up to ten seconds. What
-    has survived two collections is hardly garbage, and is not looked at once more.
+    the end of the session, and each full collection walked them all, for up to ten seconds. This
+    one walks what is new since the last module.
     """
-    gc.collect(1)
+    gc.collect()
     gc.freeze()
 
 

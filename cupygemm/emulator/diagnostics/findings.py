@@ -143,6 +143,7 @@ class Findings:
 
     def finish(self, kernel: str, error: EmulatorError | None = None) -> None:
         """Emit the warnings of a launch that has ended, and tell the observers."""
+        self.explain = None  # it holds the run loop, which holds this
         for seen in _observers:
             seen.add_launch(kernel, self.policy)
             seen.warnings.extend(self.warnings)

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import types
+import weakref
+from collections import OrderedDict
 
+from cupygemm.emulator import run
+from cupygemm.emulator.execution import batch
 from cupygemm.emulator.programs import program
 from cupygemm.emulator.programs.program_store import Key, ProgramStore
 
@@ -53,3 +58,24 @@ def test_a_module_that_is_loaded_again_is_not_decoded_again(cp, monkeypatch):
     cp.RawModule(code=code, backend="nvrtc").get_function("triple")((1,), (8,), (x,))
     monkeypatch.undo()
     assert x.get().tolist() == [9] * 8
+
+
+def test_a_program_that_is_dropped_is_gone_at_once(cp, monkeypatch):
+    """No launch leaves it in a cycle, which only the garbage collector would find."""
+    own = ProgramStore(max_instructions=1000)
+    monkeypatch.setattr(run, "store", own)
+    monkeypatch.setattr(batch, "_kept", OrderedDict())
+    code = 'extern "C" __global__ void fourfold(int* x) { x[threadIdx.x] *= 4; }'
+    x = cp.ones(8, "i4")
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        cp.RawModule(code=code).get_function("fourfold")((1,), (8,), (x,))
+        *_, made = (weakref.ref(each) for each in own._idle.values())
+        assert made() is not None
+        own._idle.clear()
+        batch._kept.clear()
+        assert made() is None
+    finally:
+        if collects:
+            gc.enable()
