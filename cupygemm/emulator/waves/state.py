@@ -13,8 +13,10 @@ Lanes that EXEC switches off keep their old contents: write through `Group.set_v
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
+import mmap
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
 GPR_INDEX, VSKIP = 1 << 27, 1 << 28  # bits of MODE
 LANES = 64
 _CACHE_LINE = 64  # bytes of the host's
+_LARGE = 1 << 17  # bytes of an array that has pages of its own
+_HUGE = 1 << 22  # bytes of one that asks for huge pages, as NumPy does
 _PADDING = 17  # waves; a row of 256 waves is then no multiple of 64 KiB
 # Base address that the private segment buffer and FLAT_SCRATCH carry on targets without architected
 # scratch. Wave w of the batch has its window at SCRATCH_BASE + w * 64 * bytes; a MUBUF access with
@@ -307,12 +311,22 @@ class Group:
 def aligned_zeros(shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
     """Return zeros that begin at a cache line, so that no vector of the host crosses two.
 
-    Like those of `numpy.zeros`, pages cost nothing until they are accessed.
+    Pages of large arrays cost nothing until they are accessed, and go back to the system with the
+    array. Those of `numpy.zeros` may not: once a program has freed an array of 32 MB, glibc takes
+    smaller ones from its heap, clears all of their pages, and keeps them.
     """
     size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+    found: NDArray[Any]
+    if size >= _LARGE:
+        pages = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        if size >= _HUGE:
+            with contextlib.suppress(OSError):  # the system has none
+                pages.madvise(mmap.MADV_HUGEPAGE)
+        found = np.frombuffer(pages, dtype).reshape(shape)
+        return found
     room = np.zeros(size + _CACHE_LINE, np.uint8)
     start = -room.ctypes.data % _CACHE_LINE
-    found: NDArray[Any] = room[start : start + size].view(dtype).reshape(shape)
+    found = room[start : start + size].view(dtype).reshape(shape)
     return found
 
 
