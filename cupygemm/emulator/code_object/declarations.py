@@ -47,7 +47,7 @@ _OPERATORS = {
 
 @dataclass(frozen=True)
 class Variable:
-    """A variable in LDS.
+    """A variable, as a source declares it.
 
     Attributes
     ----------
