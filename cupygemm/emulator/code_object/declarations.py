@@ -6,7 +6,7 @@ import ast
 import math
 import operator
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 _SCALARS = {
@@ -81,12 +81,23 @@ class Variable:
 def element_of(variable: Variable, address: int) -> str:
     """Return the name of an element; one outside has a first index out of range."""
     index = (address - variable.offset) // variable.element_bytes
+    return variable.name + (subscripts(index, variable.extents) if variable.extents else "")
+
+
+def subscripts(index: int, extents: Sequence[int]) -> str:
+    """Return the subscripts of an element of an array: ``[1][2]``; an extent of 0 counts as 1.
+
+    Parameters
+    ----------
+    index : int
+        Counted over all dimensions. Of one outside, the first subscript is out of range.
+    extents : sequence of int
+    """
     places: list[int] = []
-    for extent in reversed(variable.extents[1:]):
-        index, place = divmod(index, extent)
+    for extent in reversed(extents[1:]):
+        index, place = divmod(index, extent or 1)
         places.insert(0, place)
-    places = [index, *places] if variable.extents else places
-    return variable.name + "".join(f"[{place}]" for place in places)
+    return "".join(f"[{place}]" for place in (index, *places))
 
 
 def declaration_of(variable: Variable) -> str:

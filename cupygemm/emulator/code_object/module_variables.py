@@ -23,6 +23,7 @@ from cupygemm.emulator.code_object.declarations import (
     declaration_of,
     declared_as,
     element_of,
+    subscripts,
 )
 from cupygemm.emulator.code_object.elf import damage_reported
 from cupygemm.emulator.code_object.line_table import line_table
@@ -245,11 +246,7 @@ def _path(kind: Any, offset: int) -> Iterator[str]:
         extents = [_extent(each) for each in kind.iter_children()]
         size = _size(inner)
         index, offset = divmod(offset, size or 1)
-        places: list[int] = []
-        for extent in reversed(extents[1:]):
-            index, place = divmod(index, extent or 1)
-            places.insert(0, place)
-        yield "".join(f"[{each}]" for each in (index, *places))
+        yield subscripts(index, extents)
         yield from _path(inner, offset)
     elif kind.tag in ("DW_TAG_structure_type", "DW_TAG_class_type"):
         held = [each for each in kind.iter_children() if each.tag == "DW_TAG_member"]

@@ -2,8 +2,8 @@
  *
  *   element ─► components, by the data format ─► numbers, by the numeric format ─► registers
  *
- * Of a MUBUF instruction the formats are those of the buffer resource, whose DST_SEL chooses what
- * each register gets; a MTBUF instruction has formats of its own and gets the components in order.
+ * A MUBUF instruction takes the formats from the buffer resource, whose DST_SEL chooses what each
+ * register gets. A MTBUF instruction has formats of its own, and gets the components in order.
  * A component that the element lacks gives 0, and one that a store lacks is stored as 0. (CDNA3 ISA
  * guide, chapter 9; LLVM's FeatureDefaultComponentZero.) The names of packed formats
  * begin with the highest bits. Numbers are rounded to nearest even, and to 10 and 11 bits towards
@@ -12,8 +12,8 @@
 #ifndef CUPYGEMM_TYPED_H
 #define CUPYGEMM_TYPED_H
 
+#include "half.h"
 #include "lanes.h"
-#include <math.h>
 
 enum number { UNORM, SNORM, USCALED, SSCALED, UINT, SINT, RESERVED_NUMBER, FLOAT };
 enum { IDENTITY = 4 | 5 << 3 | 6 << 6 | 7 << 9, ELEMENT_BYTES = 16 };
@@ -76,13 +76,6 @@ static inline int32_t extended(uint32_t raw, int bits) {
     return (int32_t)(raw << (32 - bits)) >> (32 - bits);
 }
 
-static inline uint32_t half_of(float value) {
-    _Float16 half = (_Float16)value;
-    uint16_t bits;
-    memcpy(&bits, &half, 2);
-    return bits;
-}
-
 static inline float of_half(uint32_t raw) {
     uint16_t bits = (uint16_t)raw;
     _Float16 half;
@@ -108,7 +101,7 @@ static inline uint32_t loaded_component(uint32_t raw, int bits, int number, bool
             return raw;
         value = bits == 32 ? as_f32(raw) : of_half(raw);
     }
-    return half ? half_of(value) : f32_bits(value);
+    return half ? float_to_half(value) : f32_bits(value);
 }
 
 /* A positive number as one of 5 bits of exponent and no sign, rounded towards zero. */
@@ -145,7 +138,7 @@ static inline uint32_t stored_component(uint32_t reg, int bits, int number, bool
     float value = half ? of_half(reg) : as_f32(reg);
     if (number == FLOAT)
         return bits == 32   ? f32_bits(value)
-               : bits == 16 ? half_of(value)
+               : bits == 16 ? float_to_half(value)
                             : unsigned_float(value, bits - 5);
     double least = !(number & 1) ? 0 : number == SNORM ? -most : -most - 1;
     return nearest_integer((double)value * scale, least, most);
@@ -153,9 +146,9 @@ static inline uint32_t stored_component(uint32_t reg, int bits, int number, bool
 
 /* -- elements ---------------------------------------------------------------------------------- */
 
-static inline uint32_t *typed_register(const struct operation *op, uint32_t *row, size_t pitch,
-                                       int channel) {
-    return row + (size_t)(op->d16 ? channel / 2 : channel) * pitch;
+/* Where a lane's register of a channel is, from the first lane's of the first channel on. */
+static inline size_t typed_place(const struct operation *op, size_t pitch, int channel, int lane) {
+    return (size_t)(op->d16 ? channel / 2 : channel) * pitch + (size_t)lane;
 }
 
 static inline int typed_shift(const struct operation *op, int channel) {
@@ -199,7 +192,7 @@ static inline void load_element(const struct operation *op, const uint8_t *memor
     if (memory)
         memcpy(element, memory, (size_t)op->bytes);
     for (int channel = 0; channel < op->channels; channel++) {
-        uint32_t *reg = typed_register(op, row, pitch, channel) + lane;
+        uint32_t *reg = row + typed_place(op, pitch, channel, lane);
         int shift = typed_shift(op, channel);
         uint32_t value = memory ? typed_channel(op, element, channel, undefined) : 0;
         *reg = (shift && op->d16 != D16_HIGH ? *reg : 0) | value << shift;
@@ -213,7 +206,7 @@ static inline void make_element(const struct operation *op, const uint32_t *row,
     memset(element, 0, ELEMENT_BYTES + 4);
     for (int channel = 0, at = 0; channel < op->channels && channel < 4 && bits[channel];
          at += bits[channel++]) {
-        uint32_t value = row[(size_t)(op->d16 ? channel / 2 : channel) * pitch + (size_t)lane];
+        uint32_t value = row[typed_place(op, pitch, channel, lane)];
         value >>= typed_shift(op, channel);
         value &= op->d16 ? 0xFFFF : ~0u;
         value = undefined ? 0 - (uint32_t)(value != 0)

@@ -63,6 +63,13 @@ static inline void load_elements(const struct operation *op, uint32_t *row, size
     }
 }
 
+/* Make the element that a lane stores, and tell whether memory has another one. */
+static inline bool changes_element(const struct operation *op, const uint32_t *row, size_t pitch,
+                                   int lane, const uint8_t *memory, uint8_t *element) {
+    make_element(op, row, pitch, lane, false, element);
+    return memcmp(memory, element, (size_t)op->bytes) != 0;
+}
+
 static inline void store_elements(const struct operation *op, const uint32_t *row, size_t pitch,
                                   uint64_t exec, uint8_t *const *pointer, const uint8_t *count) {
     for (uint64_t left = exec; left; left &= left - 1) {
@@ -70,8 +77,7 @@ static inline void store_elements(const struct operation *op, const uint32_t *ro
         uint8_t element[ELEMENT_BYTES + 4];
         if (count && !count[lane])
             continue;
-        make_element(op, row, pitch, lane, false, element);
-        memory_changes += memcmp(pointer[lane], element, (size_t)op->bytes) != 0;
+        memory_changes += changes_element(op, row, pitch, lane, pointer[lane], element);
         memcpy(pointer[lane], element, (size_t)op->bytes);
     }
 }
@@ -85,8 +91,7 @@ static inline uint64_t lost_elements(const struct operation *op, const uint32_t 
         uint8_t element[ELEMENT_BYTES + 4];
         if (count && !count[lane])
             continue;
-        make_element(op, row, pitch, lane, false, element);
-        lost |= (uint64_t)(memcmp(pointer[lane], element, (size_t)op->bytes) != 0) << lane;
+        lost |= (uint64_t)changes_element(op, row, pitch, lane, pointer[lane], element) << lane;
     }
     return lost;
 }
