@@ -40,4 +40,49 @@ CUPYGEMM_INLINE void store_pair(S *to, i32 end, S first, S second) {
     }
 }
 
+// The sums of a warp's 32 x 32 elements of C that a thread has: (16 rows, 8 columns, element).
+template <class S> using WarpSums = S[2][4][4];
+
+// The place of these elements, in pairs.
+template <class S, bool aligned> struct WarpPairs {
+    S *first;        // the thread's first element
+    i64 pitch;       // elements between rows
+    u32 row, column; // of the first element
+    u32 m, n;        // extents of C
+
+    CUPYGEMM_INLINE S *place(u32 i, u32 j, u32 half) const {
+        return first + (16 * i + 8 * half) * pitch + 8 * j;
+    }
+
+    // The columns from a pair on.
+    CUPYGEMM_INLINE i32 end(u32 i, u32 j, u32 half) const {
+        return row + 16 * i + 8 * half < m ? static_cast<i32>(n - column) - 8 * static_cast<i32>(j)
+                                           : 0;
+    }
+
+    CUPYGEMM_INLINE void load(WarpSums<S> &sums) const {
+#pragma unroll
+        for (u32 i = 0; i < 2; ++i)
+#pragma unroll
+            for (u32 j = 0; j < 4; ++j)
+#pragma unroll
+                for (u32 half = 0; half < 2; ++half) {
+                    S *const two = &sums[i][j][2 * half];
+                    load_pair<aligned>(place(i, j, half), end(i, j, half), two[0], two[1]);
+                }
+    }
+
+    CUPYGEMM_INLINE void store(const WarpSums<S> &sums) const {
+#pragma unroll
+        for (u32 i = 0; i < 2; ++i)
+#pragma unroll
+            for (u32 j = 0; j < 4; ++j)
+#pragma unroll
+                for (u32 half = 0; half < 2; ++half) {
+                    const S *const two = &sums[i][j][2 * half];
+                    store_pair<aligned>(place(i, j, half), end(i, j, half), two[0], two[1]);
+                }
+    }
+};
+
 } // namespace cupygemm

@@ -79,25 +79,10 @@ extern "C" __global__ void __launch_bounds__(128, 2)
     const u32 warp_row = thread / 64 * 32, warp_column = thread / 32 % 2 * 32;
     const u32 first_row = row0 + warp_row + g, column = column0 + warp_column + t * 2;
     float *const first = c + first_row * args.ldc + column;
-    const auto place = [&](u32 i, u32 j, u32 half) { // of two elements side by side
-        return first + (16 * i + 8 * half) * args.ldc + 8 * j;
-    };
-    const auto end = [&](u32 i, u32 j, u32 half) { // the columns from there on
-        return first_row + 16 * i + 8 * half < m
-                   ? static_cast<i32>(n - column) - 8 * static_cast<i32>(j)
-                   : 0;
-    };
+    const WarpPairs<float, Config::pairs> pairs{first, args.ldc, first_row, column, m, n};
     float sums[2][4][4] = {}, low[2][4][4] = {}; // (16 rows, 8 columns, element of mma.sync)
     if constexpr (!Config::replaces)
-#pragma unroll
-        for (u32 i = 0; i < 2; ++i)
-#pragma unroll
-            for (u32 j = 0; j < 4; ++j)
-#pragma unroll
-                for (u32 half = 0; half < 2; ++half) {
-                    float *const two = &sums[i][j][2 * half];
-                    load_pair<Config::pairs>(place(i, j, half), end(i, j, half), two[0], two[1]);
-                }
+        pairs.load(sums);
 #pragma unroll 1
     for (u32 slab = 0; slab < slabs; ++slab) {
         copy_async_wait<stages - 2>();
@@ -135,12 +120,5 @@ extern "C" __global__ void __launch_bounds__(128, 2)
 #pragma unroll
     for (u32 i = 0; i < 2; ++i)
         add_sums(sums[i], low[i]);
-#pragma unroll
-    for (u32 i = 0; i < 2; ++i)
-#pragma unroll
-        for (u32 j = 0; j < 4; ++j)
-#pragma unroll
-            for (u32 half = 0; half < 2; ++half)
-                store_pair<Config::pairs>(place(i, j, half), end(i, j, half), sums[i][j][2 * half],
-                                          sums[i][j][2 * half + 1]);
+    pairs.store(sums);
 }

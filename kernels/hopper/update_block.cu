@@ -41,24 +41,9 @@ extern "C" __global__ void __launch_bounds__(128, 4)
     double *const c = reinterpret_cast<double *>(args.c) + matrix * args.c_stride;
     const u32 first_row = row0 + warp_row + lane / 4, column = column0 + warp_column + lane % 4 * 2;
     double *const first = c + first_row * args.ldc + column;
-    const auto place = [&](u32 i, u32 j, u32 half) { // of two elements side by side
-        return first + (16 * i + 8 * half) * args.ldc + 8 * j;
-    };
-    const auto end = [&](u32 i, u32 j, u32 half) { // the columns from there on
-        return first_row + 16 * i + 8 * half < m
-                   ? static_cast<i32>(n - column) - 8 * static_cast<i32>(j)
-                   : 0;
-    };
+    const WarpPairs<double, Config::pairs> pairs{first, args.ldc, first_row, column, m, n};
     double sums[2][4][4]; // (16 rows, 8 columns, element of mma.sync)
-#pragma unroll
-    for (u32 i = 0; i < 2; ++i)
-#pragma unroll
-        for (u32 j = 0; j < 4; ++j)
-#pragma unroll
-            for (u32 half = 0; half < 2; ++half) {
-                double *const two = &sums[i][j][2 * half];
-                load_pair<Config::pairs>(place(i, j, half), end(i, j, half), two[0], two[1]);
-            }
+    pairs.load(sums);
     copy_async_wait<0>();
     block_sync(threads); // both operands are in shared memory
 #pragma unroll 1         // longer code would take longer to be fetched
@@ -76,12 +61,5 @@ extern "C" __global__ void __launch_bounds__(128, 4)
             for (u32 j = 0; j < 4; ++j)
                 mma_m16n8k8(sums[i][j], x[2 * i], x[2 * i + 1], y[j]);
     }
-#pragma unroll
-    for (u32 i = 0; i < 2; ++i)
-#pragma unroll
-        for (u32 j = 0; j < 4; ++j)
-#pragma unroll
-            for (u32 half = 0; half < 2; ++half)
-                store_pair<Config::pairs>(place(i, j, half), end(i, j, half), sums[i][j][2 * half],
-                                          sums[i][j][2 * half + 1]);
+    pairs.store(sums);
 }
