@@ -28,6 +28,7 @@ from cupygemm.emulator.execution.batch import Batches
 from cupygemm.emulator.execution.executor import Executor
 from cupygemm.emulator.execution.following import let_follow
 from cupygemm.emulator.execution.schedule import Order
+from cupygemm.emulator.execution.side_by_side import run_side_by_side
 from cupygemm.emulator.execution.wave_order import chosen_order
 from cupygemm.emulator.liveness import Progress
 from cupygemm.emulator.profiling import active
@@ -263,7 +264,7 @@ def _run_batches(
     """Execute all workgroups of a launch, and add to its counts."""
     entry = dispatch.kernel.entry
     with np.errstate(all="ignore"), Progress(dispatch.kernel.name, dispatch.executed) as progress:
-        first = 0
+        first = run_side_by_side(batches, dispatch, kernarg, counts.executed, progress)
         while first < dispatch.executed:
             batch = batches.start(first, kernarg)
             batch.scheduler.watch.progress = progress

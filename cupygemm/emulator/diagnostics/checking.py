@@ -179,6 +179,8 @@ def checks(enabled: bool | None = None, **severities: str | bool) -> Iterator[No
     ------
     ValueError
         There is no such check or severity.
+    TypeError
+        The first argument is a severity, without the names of checks.
 
     Examples
     --------
@@ -188,6 +190,11 @@ def checks(enabled: bool | None = None, **severities: str | bool) -> Iterator[No
     >>> with emulator.checks(wait_states="warn", alignment="error"):
     ...     c = a @ b  # doctest: +SKIP
     """
+    if isinstance(enabled, str):
+        raise TypeError(
+            f"checks({enabled!r}): name the checks that have this severity, such as "
+            f"checks(lds_races={enabled!r}); the first argument is True or False for all of them"
+        )
     base = policy(enabled)
     token = _chosen.set(base.changed(severities))
     try:

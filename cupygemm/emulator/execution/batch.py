@@ -80,9 +80,14 @@ class Batches:
     memory : Memory
     order : Order
     recorder : Recorder or None
+    member : int, optional
+        Their number among those that run side by side.
+    member_waves : int, optional
+        The waves of a batch of those.
 
     Attributes
     ----------
+    program : Program
     may_follow : bool
         Whether C may start batches itself: in lockstep, without a profile.
     max_waves : int
@@ -96,14 +101,24 @@ class Batches:
         memory: Memory,
         order: Order,
         recorder: Recorder | None,
+        member: int | None = None,
+        member_waves: int = 0,
     ) -> None:
-        self._dispatch, self._program, self._memory, self._order = dispatch, program, memory, order
+        self._dispatch, self.program, self._memory, self._order = dispatch, program, memory, order
+        self._member = member
         self._recorder = recorder
         self._is_native = native_execution()
         self._latest: Batch | None = None
         # Seeded orders interleave many waves, and so does the cache model of a profile.
         self.may_follow = order == "lockstep" and recorder is None
         self.max_waves = min(LOCKSTEP_WAVES, BATCH_WAVES) if self.may_follow else BATCH_WAVES
+        if member is not None:
+            self.max_waves = member_waves
+
+    def beside(self, member: int, waves: int) -> Batches:
+        """Return those of the same launch that are a member of batches side by side."""
+        launch = self._dispatch, self.program, self._memory, self._order, self._recorder
+        return Batches(*launch, member, waves)
 
     def _key(self, state_waves: int) -> Any:
         dispatch = self._dispatch
@@ -119,6 +134,7 @@ class Batches:
             self._order,
             self._memory.shadow is None,
             self._is_native,
+            self._member,
         )
 
     def start(self, first: int, kernarg: int) -> Batch:
@@ -130,10 +146,10 @@ class Batches:
             self._latest = None
             batch = _take(self._key(waves), waves)
         reuse = None if batch is None else batch.state
-        is_same = batch is not None and batch.program is self._program
+        is_same = batch is not None and batch.program is self.program
         scalars = None
         if batch is not None and is_same and batch.is_large:
-            scalars = self._program.native.used_scalar | batch.scalar
+            scalars = self.program.native.used_scalar | batch.scalar
         state, vector, scalar = dispatch.start(
             first, self.max_waves, kernarg, self._memory, reuse, scalars
         )
@@ -149,7 +165,7 @@ class Batches:
         return batch
 
     def _new(self, state: State, vector: int, scalar: int) -> Batch:
-        program = self._program
+        program = self.program
         scoreboard: Scoreboard
         if self._recorder is not None:
             scoreboard = self._recorder.start_batch(state, vector, scalar)

@@ -64,14 +64,14 @@ class Executor:
 
     def run(self) -> None:
         """Run until every wave has ended."""
-        if self.loop is not None:
-            self._run_native(self.loop)
+        if self.loop is None:
+            for _ in self.accesses():
+                pass
             return
-        while (group := self._next_group()) is not None:
-            pc = int(self.state.pc[group.waves][0])
-            self.state.mode = int(self.state.modes[group.waves][0])
-            with self._explained(group):
-                self._run_group(group, pc)
+        while (event := self.loop.run()) != DONE:
+            if event != FOLLOWED and self.serve(event) is None:
+                break
+        self.finish()
 
     @contextmanager
     def _explained(self, group: Group) -> Iterator[None]:
@@ -98,26 +98,30 @@ class Executor:
 
     # -- in C --------------------------------------------------------------------------------------
 
-    def _run_native(self, loop: NativeLoop) -> None:
-        """Run in C, and execute what C leaves to Python."""
-        scheduler = self.scheduler
-        while (event := loop.run()) != DONE:
-            if event == FOLLOWED:
-                continue
-            if event == STUCK:
-                raise self._explain(scheduler.stuck(), self._everything())
-            if event == ENDLESS:
-                raise self._explain(scheduler.endless(loop.struct.leader), self._everything())
-            if event == NEEDS_GROUP:
-                group = self._next_group()
-                if group is None:
-                    break
-                loop.start_group(group)
-            else:
-                group = loop.group()
-                loop.struct.work -= STEP_WORK
-                with self._explained(group):
-                    self._handle(loop, event, group)
+    def serve(self, event: int) -> bool | None:
+        """Do what C leaves to Python; return whether it accessed device memory, None at the end."""
+        scheduler, loop = self.scheduler, self.loop
+        assert loop is not None
+        self.state.findings.explain = self._explain
+        if event == STUCK:
+            raise self._explain(scheduler.stuck(), self._everything())
+        if event == ENDLESS:
+            raise self._explain(scheduler.endless(loop.struct.leader), self._everything())
+        if event == NEEDS_GROUP:
+            group = self._next_group()
+            if group is None:
+                return None
+            loop.start_group(group)
+            return False
+        group = loop.group()
+        loop.struct.work -= STEP_WORK
+        with self._explained(group):
+            return self._handle(loop, event, group)
+
+    def finish(self) -> None:
+        """Add what C has counted."""
+        loop = self.loop
+        assert loop is not None
         executions = loop.executions()
         if self.counts:
             for pc, count in executions.items():
@@ -127,7 +131,7 @@ class Executor:
         if loop.recorder is not None:
             loop.recorder.finish(executions)
 
-    def _handle(self, loop: NativeLoop, event: int, group: Group) -> None:
+    def _handle(self, loop: NativeLoop, event: int, group: Group) -> bool:
         """Do what C leaves to Python, for the group at which it stopped."""
         state, program = self.state, self.program
         if event in (FAULT, UNDEFINED):
@@ -137,21 +141,31 @@ class Executor:
             step.finish(loop.remaining(group), loop.struct.code if event == FAULT else 0)
             machine_of(state).struct.tainted = False
             loop.resume(entry.next_pc)
-            return
+            return entry.accesses_device
         if event == NOT_DECODED and state.current_pc not in program.entries:
             program.decode_block(state.current_pc)
             loop.fit()
-            return
+            return False
         entry = program.entry(state.current_pc)
         if event == NOT_DECODED and loop.lacks_room(entry):
             loop.fit()
-            return
+            return False
         loop.resume(self._execute(group, entry))
         program.native.carry_undefined_bits(entry)
+        return entry.accesses_device
 
     # -- in Python ---------------------------------------------------------------------------------
 
-    def _run_group(self, group: Group, pc: int) -> None:
+    def accesses(self) -> Iterator[None]:
+        """Run until every wave has ended, and yield after each access to device memory."""
+        self.state.findings.explain = self._explain
+        while (group := self._next_group()) is not None:
+            pc = int(self.state.pc[group.waves][0])
+            self.state.mode = int(self.state.modes[group.waves][0])
+            with self._explained(group):
+                yield from self._run_group(group, pc)
+
+    def _run_group(self, group: Group, pc: int) -> Iterator[None]:
         """Run a group from `pc` until it ends, waits, splits or yields to another group."""
         state, scheduler = self.state, self.scheduler
         steps, limit = 0, scheduler.quantum
@@ -160,6 +174,9 @@ class Executor:
             state.current_pc = pc
             entry = self.program.entries.get(pc) or self.program.entry(pc)
             following = self._execute(group, entry)
+            if entry.accesses_device:
+                yield
+                state.findings.explain = self._explain  # other batches have run
             if following is None:
                 return
             pc = following

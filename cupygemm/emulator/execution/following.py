@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from cupygemm.emulator.execution.batch import Batch
     from cupygemm.emulator.waves.dispatch import Dispatch
 
-_WORK = 1 << 21  # wave-instructions until Python handles signals
+WORK = 1 << 21  # wave-instructions until Python handles signals
 _ID_REGISTERS = ctypes.c_void_p * 3
 
 
@@ -152,7 +152,7 @@ class Following:
 
     def enter(self, loop: LoopStruct) -> None:
         """Prepare for a call of the loop; the first one is the start of the batch."""
-        self.struct.work = _WORK
+        self.struct.work = WORK
         if not loop.following:
             loop.following = self.address
             self.struct.loop = loop

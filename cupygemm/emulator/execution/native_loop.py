@@ -36,6 +36,7 @@ _NAMES = {"": True, "native": True, "reference": False}
 
 # enum event
 DONE, NEEDS_GROUP, NOT_DECODED, STEP, FAULT, UNDEFINED, STUCK, ENDLESS, FOLLOWED = range(9)
+# and AT_ACCESS, which Python does not see
 
 _WORK = 1 << 21  # wave-instructions until the scheduler looks for waves that can never end
 STEP_WORK = 256  # the wave-instructions that C executes while Python executes one instruction
@@ -79,7 +80,8 @@ class LoopStruct(ctypes.Structure):
             int64   num_remaining
             pointer listed
             int64   num_listed first step count has_group pc mode steps resumed code current
-            pointer following
+            pointer following turns
+            int64   member
             """
         ),
     ]
@@ -99,7 +101,7 @@ def native_execution() -> bool:
     return _NAMES[value]
 
 
-def _threads() -> int:
+def usable_cores() -> int:
     """Return the number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
@@ -144,7 +146,7 @@ class NativeLoop:
         self.recorder: LoopRecorder | None = None
         self.following: LoopFollower | None = None
         self.followed = 0  # batches that C has started since Python started one
-        self._is_undisturbed = True  # Python has executed nothing of them
+        self.is_undisturbed = True  # Python has executed nothing of them
         self.scoreboard, self.scheduler, self.marks = scoreboard, scheduler, marks_of(state)
         self._function = library().run_loop
         self._function.argtypes, self._function.restype = [ctypes.c_void_p], ctypes.c_int32
@@ -161,7 +163,7 @@ class NativeLoop:
             shared=not scheduler.is_random,
             cluster_waves=scheduler.cluster_waves,
         )
-        self._address = ctypes.addressof(self.struct)
+        self.address = ctypes.addressof(self.struct)
         self._lockstep = scheduler.order == "lockstep"
         self.struct.lockstep, self.struct.work = self._lockstep, _WORK
         for name in ("vm_issued", "lds_issued", "vm_released", "lds_released"):
@@ -182,7 +184,7 @@ class NativeLoop:
         self._point("others", np.zeros(waves, np.int64))
         self._point("ids", self.ids)
         self._point("remaining", np.zeros(waves, np.int64))
-        library().set_threads(ctypes.c_int64(_threads()))
+        library().set_threads(ctypes.c_int64(usable_cores()))
         self.fit()
 
     def record(self, recorder: LoopRecorder) -> None:
@@ -197,7 +199,7 @@ class NativeLoop:
         struct.has_group = struct.resumed = struct.num_outstanding = 0
         struct.lockstep, struct.work = self._lockstep, _WORK
         self.follow(None)
-        self.followed, self._is_undisturbed = 0, True
+        self.followed, self.is_undisturbed = 0, True
         self.counts.fill(0)
         self.fit()
 
@@ -205,6 +207,10 @@ class NativeLoop:
         """Let C start the batches after this one, which has not run yet; None: Python does."""
         self.following = following
         self.struct.following = None
+
+    def join(self, turns: int | None, member: int) -> None:
+        """Take turns with the other batches of ``struct turns`` at an address; None: no more."""
+        self.struct.turns, self.struct.member = turns, member
 
     def _point(self, name: str, array: NDArray[Any]) -> None:
         self._arrays[name] = array
@@ -238,24 +244,31 @@ class NativeLoop:
 
     def run(self) -> int:
         """Run until something happens that Python handles; return the event."""
+        self.enter()
+        event = int(self._function(self.address))
+        self.leave(event)
+        return event
+
+    def enter(self) -> None:
+        """Let C know the state of the batch."""
         self._copy_in()
         if self.recorder is not None:
             self.recorder.copy_in()
-        following = self.following
-        if following is not None:
-            following.enter(self.struct)
-        event = int(self._function(self._address))
+        if self.following is not None:
+            self.following.enter(self.struct)
+
+    def leave(self, event: int) -> None:
+        """Let Python know the state of the batch after an event."""
         self._copy_out()
-        if following is not None:
-            self.followed += following.leave()
+        if self.following is not None:
+            self.followed += self.following.leave()
         if event not in (DONE, FOLLOWED):
             self.follow(None)
-            self._is_undisturbed = False
-        self.program.is_undisturbed = self._is_undisturbed
+            self.is_undisturbed = False
+        self.program.is_undisturbed = self.is_undisturbed
         if self.recorder is not None:
             self.recorder.copy_out()
         self.state.mode, self.state.current_pc = self.struct.mode, self.struct.pc
-        return event
 
     def _copy_in(self) -> None:
         struct, board, marks = self.struct, self.scoreboard, self.marks
@@ -283,10 +296,14 @@ class NativeLoop:
         struct.num_outstanding = len(outstanding)
         for name in _SCHEDULE:
             setattr(struct, name, getattr(self.scheduler, name))
+        self.list_findings()
+
+    def list_findings(self) -> None:
+        """Let C leave the instructions to Python that have a finding."""
         listed = self.state.findings.listed
-        if len(listed) != struct.num_listed:
+        if len(listed) != self.struct.num_listed:
             self._point("listed", np.fromiter(listed, np.int64))
-            struct.num_listed = len(listed)
+            self.struct.num_listed = len(listed)
 
     def _copy_out(self) -> None:
         struct, board, marks = self.struct, self.scoreboard, self.marks

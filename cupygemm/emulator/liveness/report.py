@@ -13,6 +13,7 @@ from cupygemm.emulator.isa.instruction import APERTURE_SHARED, EXEC, Instruction
 from cupygemm.emulator.liveness.setters import Setters, decoded
 from cupygemm.emulator.units import bind
 from cupygemm.emulator.units.lds.records import last_writer
+from cupygemm.emulator.units.memory.write_backs import may_communicate
 from cupygemm.emulator.waves.reports import instruction_at, source_text, waves_text
 from cupygemm.emulator.waves.state import State
 
@@ -264,7 +265,7 @@ def _elsewhere(state: State, others: int) -> str:
     first, last = int(state.launch_order[0]), int(state.launch_order[-1])
     total = int(np.prod(state.grid))
     text = f"{others} waves of other workgroups do not end either." if others else ""
-    if last + 1 < total:
+    if last + 1 < total and may_communicate(state.kernel):
         text += (
             f" Workgroups {first} to {last} of the grid are on the device; the "
             f"{total - last - 1} others start when these end"

@@ -40,21 +40,26 @@ static void set_ids(const struct following *f, int64_t waves_per_group) {
     }
 }
 
-/* Start the next batch in the place of one that has ended; returns whether there is one. */
-bool follow(struct loop *l, struct following *f) {
-    if (!f->left)
-        return false;
+/* Start the batch whose first workgroup is `first` in the place of one that has ended. */
+void start_batch(struct loop *l, struct following *f, int64_t first) {
     clear_vectors(l, f->kept_vectors, f->vectors);
     clear_vectors(l, VGPRS, VGPRS + f->accumulators);
     for (int64_t k = 0; k < f->num_initial; k++)
         set_initial(f->initial + k);
     *l = f->loop;
     *l->machine = f->machine;
-    f->left--;
     f->begun++;
-    f->first += f->groups;
-    l->machine->first_wave = f->first * l->machine->waves_per_group;
+    f->first = first;
+    l->machine->first_wave = first * l->machine->waves_per_group;
     set_ids(f, l->machine->waves_per_group);
+}
+
+/* Start the next batch; returns whether there is one. */
+bool follow(struct loop *l, struct following *f) {
+    if (!f->left)
+        return false;
+    f->left--;
+    start_batch(l, f, f->first + f->groups);
     return true;
 }
 

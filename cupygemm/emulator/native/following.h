@@ -32,5 +32,6 @@ struct following {
 };
 
 bool follow(struct loop *l, struct following *f);
+void start_batch(struct loop *l, struct following *f, int64_t first);
 
 #endif

@@ -10,6 +10,7 @@
 #include "following.h"
 #include "record.h"
 #include "threads.h"
+#include "turns.h"
 
 enum { RUN_LENGTH = 256, CHUNK = 32 };
 enum { WORTH_SHARING = 80000 }; /* nanoseconds from which on helpers save more than they cost */
@@ -260,7 +261,10 @@ static int perform(struct loop *l, const struct instruction *i) {
         l->pc = i->pc;
     else
         m->tainted = false;
-    return l->code ? FAULT : m->num_undefined ? UNDEFINED : GOES_ON;
+    int event = l->code ? FAULT : m->num_undefined ? UNDEFINED : GOES_ON;
+    if (event == GOES_ON && l->turns && is_ordered(i))
+        pass_turn(l->turns);
+    return event;
 }
 
 static bool is_collected(const struct instruction *i) {
@@ -297,6 +301,8 @@ static int run_group(struct loop *l) {
         if (!i || i->pc != l->pc || i->index >= l->num_counts || i->slot >= l->num_slots ||
             (l->recorder && !can_record(l, i)))
             event = NOT_DECODED;
+        else if (l->turns && is_ordered(i) && !has_turn(l->turns, l->member))
+            event = AT_ACCESS;
         else if (i->action == IN_PYTHON || is_listed(l, i) ||
                  ((uint64_t)l->mode & i->mode_mask) != i->mode_value ||
                  !may_go_on(l, i, &collected))
@@ -332,8 +338,8 @@ static int run_group(struct loop *l) {
     return event;
 }
 
-/* Run until the batch ends or Python is needed; returns the event. */
-static int run_batch(struct loop *l) {
+/* Run until the batch ends or waits for its turn, or Python is needed; returns the event. */
+int run_batch(struct loop *l) {
     if (l->resumed && l->has_group)
         yields(l);
     l->resumed = 0;

@@ -42,6 +42,7 @@ enum event {
     STUCK,       /* no wave can run */
     ENDLESS,     /* no wave has ended for too long; `leader` would run next */
     FOLLOWED,    /* another batch has started, see following.h */
+    AT_ACCESS,   /* the instruction at `pc` waits for its turn, see turns.h */
 };
 
 typedef int memory_function(struct machine *m, const struct operation *op, const int64_t *ids,
@@ -69,6 +70,7 @@ struct instruction {
 
 struct recorder;
 struct following;
+struct turns;
 
 struct loop {
     struct machine *machine;
@@ -122,11 +124,16 @@ struct loop {
     int64_t code;                /* of the fault */
     int64_t current;             /* program counter of the latest memory instruction */
     struct following *following; /* the batches after this one, NULL: Python starts them */
+    struct turns *turns;         /* the batches beside this one, NULL: none */
+    int64_t member;              /* its number among them */
 };
 
 static inline struct waves group_waves(const struct loop *l) {
     return (struct waves){l->step ? NULL : l->ids, l->first, l->step, l->count};
 }
+
+/* loop.c */
+int run_batch(struct loop *l);
 
 /* scoreboard.c */
 enum hazard hazard(struct loop *l, const struct instruction *i);

@@ -25,12 +25,6 @@ static _Atomic int asleep;
 static _Atomic int64_t threads = 1;
 static int helpers; /* that exist in this process */
 
-static void relax(void) {
-#if defined(__x86_64__) || defined(__i386__)
-    __builtin_ia32_pause();
-#endif
-}
-
 static void take_parts(uint64_t number) {
     uint64_t ticket = atomic_load(&job.ticket);
     while (ticket >> 32 == number && (int64_t)(ticket & 0xFFFFFFFF) < job.parts) {

@@ -11,4 +11,11 @@
 void share(void (*work)(void *context, int64_t part), void *context, int64_t parts);
 int64_t num_threads(void);
 
+/* Wait for a moment, in a loop that looks for what another core does. */
+static inline void relax(void) {
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#endif
+}
+
 #endif

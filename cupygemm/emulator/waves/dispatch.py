@@ -67,6 +67,8 @@ class Dispatch:
         The workgroups that run, in the order of launch; None for all of the grid.
     id_registers : dict of int to int
         The scalar registers in which a wave finds its workgroup's id, by axis.
+    apart : bool
+        Whether no workgroup waits for another one.
 
     Raises
     ------
@@ -95,6 +97,7 @@ class Dispatch:
         self.alignment = self.findings.policy["alignment"] != "off"
         self.sample: NDArray[np.int64] | None = None
         self.id_registers: dict[int, int] = {}
+        self.apart = False
         self.threads = math.prod(self.block)
         self._check()
         self.waves_per_workgroup = -(-self.threads // LANES)
@@ -133,7 +136,7 @@ class Dispatch:
         One workgroup for each compute unit always fits: persistent kernels wait for each other. So
         does the grid of a cooperative launch.
         """
-        if self.cooperative or self.executed <= self.target.num_cus:
+        if self.cooperative or (self.executed <= self.target.num_cus and not self.apart):
             return self.executed
         return max(1, max_waves // self.waves_per_workgroup)
 
@@ -143,7 +146,8 @@ class Dispatch:
         registers = self.kernel.num_vgpr + self.kernel.num_agpr
         tracked = 5 if self.checks else 1  # bytes per byte of LDS, with the records of races
         footprint = waves * (registers + 1) * 4 * LANES + self.lds_bytes * tracked
-        return waves * max(2, _CACHE_BYTES // footprint)
+        cache = _CACHE_BYTES // 2 if self.apart else _CACHE_BYTES
+        return waves * max(2, cache // footprint)
 
     # -- arguments ---------------------------------------------------------------------------------
 

@@ -51,6 +51,11 @@ class Entry:
     second_run: Any = None  # see definedness/native.py; not known as long as it is None
 
     @property
+    def accesses_device(self) -> bool:
+        """Whether the instruction accesses device memory, as far as its encoding tells."""
+        return self.counter is not None and self.counter != "lds"
+
+    @property
     def moves_registers(self) -> bool:
         """Whether M0 decides which registers this or later instructions access."""
         return self.inst.mnemonic.startswith(("s_set_gpr_idx_", "s_movrel", "s_setreg_"))

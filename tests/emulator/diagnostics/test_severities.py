@@ -76,6 +76,12 @@ def test_severities_inside_a_with_statement(emulated: None, severity: str, profi
             found(check, severity, lambda check=check: seeded_faults.run(check))
 
 
+def test_a_severity_without_the_name_of_a_check_is_refused() -> None:
+    words = r"name the checks that have this severity, such as checks\(lds_races='warn'\)"
+    with pytest.raises(TypeError, match=words), emulator.checks("warn"):  # type: ignore[arg-type]
+        pass
+
+
 @pytest.mark.parametrize("profile", [False, True])
 @pytest.mark.parametrize("checks", SAMPLES)
 def test_severities_in_the_environment(

@@ -15,7 +15,7 @@ import pytest
 from cupygemm.emulator import run
 from cupygemm.emulator.device import Memory
 from cupygemm.emulator.errors import KernelFault
-from cupygemm.emulator.execution import batch, native_loop
+from cupygemm.emulator.execution import batch, native_loop, side_by_side
 from cupygemm.emulator.targets import TARGETS
 from cupygemm.emulator.waves import dispatch
 from tests.emulator.assembly import load_kernel
@@ -29,7 +29,9 @@ ONLY_LATE = f"s_cmp_lg_u32 s2, {LATE}\ns_cbranch_scc1 .L{{label}}\n{{body}}\n.L{
 
 @pytest.fixture(autouse=True)
 def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let small batches run one after another."""
     monkeypatch.setattr(batch, "BATCH_WAVES", 100)
+    monkeypatch.setattr(side_by_side, "LEAST_WAVES", 1 << 30)
 
 
 @pytest.fixture
@@ -133,7 +135,7 @@ def test_other_orders_start_each_batch_in_python(order: Any, followed: list[int]
 def test_python_handles_signals_in_between(
     monkeypatch: pytest.MonkeyPatch, followed: list[int]
 ) -> None:
-    monkeypatch.setattr("cupygemm.emulator.execution.following._WORK", 1000)
+    monkeypatch.setattr("cupygemm.emulator.execution.following.WORK", 1000)
     events: list[int] = []
     inner = native_loop.NativeLoop.run
 

@@ -274,7 +274,7 @@ def test_a_uniform_kernel_stays_in_c(native_steps: list[int]) -> None:
 def test_the_number_of_cores_changes_nothing(body: str, monkeypatch: pytest.MonkeyPatch) -> None:
     results = []
     for cores in (1, 2, 5):
-        monkeypatch.setattr(native_loop, "_threads", lambda cores=cores: cores)
+        monkeypatch.setattr(native_loop, "usable_cores", lambda cores=cores: cores)
         results.append(execute(body, waves=4, groups=64 if body is DIVERGENT else 3))
     library().set_threads(ctypes.c_int64(1))
     assert results[0] == results[1] == results[2]

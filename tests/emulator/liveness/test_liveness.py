@@ -212,8 +212,10 @@ def test_workgroups_that_are_not_on_the_device_are_named(monkeypatch: pytest.Mon
     spin:
     {SPIN_ON_LDS}
     """
-    fault = stuck(body, grid=320)  # more than the compute units, each of which takes one
+    atomic = "global_atomic_add v2, v1, s[4:5]"  # by which workgroups may wait for each other
+    fault = stuck(body + atomic, grid=320)  # more than the compute units, each of which takes one
     assert "Workgroups 0 to 7 of the grid are on the device; the 312 others start" in fault.detail
+    assert "are on the device" not in stuck(body, grid=320).detail
 
 
 @pytest.mark.parametrize("order", ORDERS)

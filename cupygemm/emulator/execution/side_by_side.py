@@ -1,0 +1,240 @@
+"""Run batches side by side, on as many cores as there are.
+
+    member 0   ── access ───────────── access ─────
+    member 1   ───────── access ───────────── access
+
+Batches whose workgroups do not wait for each other share nothing but device memory. They access it
+in turns: each member makes one access, or begins its next batch, and then the next member may. So
+results and reports depend neither on the number of cores nor on which is faster. C runs the members
+(native/turns.h) until the one whose turn it is needs Python. The reference path runs them one after
+another, in the same order.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from cupygemm.emulator.execution.batch import Batches
+from cupygemm.emulator.execution.executor import Executor
+from cupygemm.emulator.execution.following import WORK, Following
+from cupygemm.emulator.execution.native_loop import DONE, NOT_DECODED, NativeLoop
+from cupygemm.emulator.native import library
+from cupygemm.emulator.units.memory.write_backs import may_communicate
+from cupygemm.emulator.units.structures import members
+
+if TYPE_CHECKING:
+    from cupygemm.emulator.code_object import Kernel
+    from cupygemm.emulator.execution.batch import Batch
+    from cupygemm.emulator.liveness.progress import Progress
+    from cupygemm.emulator.waves.dispatch import Dispatch
+
+MEMBERS = 4  # whatever the number of cores is, so that the order of accesses is the same
+MOST_WAVES, LEAST_WAVES = 128, 64  # of a member's batch
+_MOST_MEMBERS = 8  # enum in native/turns.h
+_NO_EVENT = -1
+_ENDED = object()
+_SWAPPC = 0xBE801E00, 0xFF80FF00  # s_swappc_b64 with any operands, and the bits that decide
+
+_calling: WeakKeyDictionary[Kernel, bool] = WeakKeyDictionary()
+
+
+class MemberStruct(ctypes.Structure):
+    """``struct member``."""
+
+    _fields_ = members(
+        """
+        pointer loop
+        int32   state event
+        int64   thread
+        """
+    )
+
+
+class TurnsStruct(ctypes.Structure):
+    """``struct turns``."""
+
+    _fields_ = [
+        ("members", MemberStruct * _MOST_MEMBERS),
+        *members("int64 count turn stopped first groups left work"),
+    ]
+
+
+def run_side_by_side(
+    batches: Batches,
+    dispatch: Dispatch,
+    kernarg: int,
+    counts: dict[int, int],
+    progress: Progress,
+) -> int:
+    """Run the batches of a launch that may run side by side; return how many workgroups that are.
+
+    Parameters
+    ----------
+    batches : Batches
+        Those of the launch that run one after another.
+    dispatch : Dispatch
+    kernarg : int
+        Address of the arguments.
+    counts : dict of int to int
+        How many waves executed each instruction, by program counter; is added to.
+    progress : Progress
+    """
+    waves = _member_waves(dispatch)
+    if not waves or not dispatch.lds_bytes or not batches.may_follow or dispatch.cooperative:
+        return 0
+    if may_communicate(dispatch.kernel) or _may_call(dispatch.kernel):
+        return 0
+    dispatch.apart = True
+    members = [batches.beside(member, waves) for member in range(MEMBERS)]
+    launch = SideBySide(members, dispatch, kernarg, counts, progress)
+    launch.run()
+    return launch.begun
+
+
+def _member_waves(dispatch: Dispatch) -> int:
+    """Return the waves of a member's batch, or 0 if a launch has too few for `MEMBERS` of them."""
+    share = dispatch.executed // MEMBERS * dispatch.waves_per_workgroup
+    return min(share, MOST_WAVES) if share >= LEAST_WAVES else 0
+
+
+def _may_call(kernel: Kernel) -> bool:
+    """Tell whether a kernel may call a function, which may have atomics."""
+    found = _calling.get(kernel)
+    if found is None:
+        words = np.frombuffer(
+            bytes(kernel.code_object.image[kernel.entry : kernel.entry + (kernel.code_bytes & ~3)]),
+            "<u4",
+        )
+        found = _calling[kernel] = bool((words & _SWAPPC[1] == _SWAPPC[0]).any())
+    return found
+
+
+class SideBySide:
+    """The batches of one launch that run side by side.
+
+    Parameters
+    ----------
+    batches : list of Batches
+        Of each member.
+    dispatch : Dispatch
+    kernarg : int
+        Address of the arguments.
+    counts : dict of int to int
+        How many waves executed each instruction, by program counter. Those of the members are
+        added.
+    progress : Progress
+    """
+
+    def __init__(
+        self,
+        batches: list[Batches],
+        dispatch: Dispatch,
+        kernarg: int,
+        counts: dict[int, int],
+        progress: Progress,
+    ) -> None:
+        self._batches, self._dispatch, self._kernarg = batches, dispatch, kernarg
+        self._counts, self._progress = counts, progress
+        groups = dispatch.batch_size(batches[0].max_waves)
+        self._turns = TurnsStruct(
+            count=len(batches), groups=groups, left=dispatch.executed // groups, work=WORK
+        )
+        for member in self._turns.members:
+            member.thread = -1
+        self._executors = [self._begin(member) for member in range(len(batches))]
+
+    @property
+    def begun(self) -> int:
+        """Return the number of workgroups that have been begun: all whole batches, in the end."""
+        return int(self._turns.first)
+
+    def _begin(self, member: int) -> Executor:
+        """Begin the next batch of a member."""
+        turns, batches = self._turns, self._batches[member]
+        first, turns.first, turns.left = turns.first, turns.first + turns.groups, turns.left - 1
+        batch = batches.start(first, self._kernarg)
+        batch.scheduler.watch.progress = self._progress
+        executor = Executor(batch, batches.program, counts=self._counts)
+        if batch.loop is not None:
+            self._join(member, batch, batch.loop, first)
+        return executor
+
+    def _join(self, member: int, batch: Batch, loop: NativeLoop, first: int) -> None:
+        struct = self._turns.members[member]
+        struct.loop, struct.state, struct.event = loop.address, 0, _NO_EVENT
+        loop.join(ctypes.addressof(self._turns), member)
+        if batch.program.native.is_undisturbed and not self._dispatch.batches_differ:
+            loop.follow(Following(batch, self._dispatch, first, 0))
+        loop.enter()
+
+    def run(self) -> None:
+        """Run all whole batches of the launch."""
+        if self._executors[0].loop is None:
+            self._run_reference()
+        else:
+            self._run_native()
+        for batches in self._batches:
+            batches.finish()
+
+    def _run_reference(self) -> None:
+        runs = {member: each.accesses() for member, each in enumerate(self._executors)}
+        while runs:
+            for member in list(runs):
+                if next(runs[member], _ENDED) is not _ENDED:
+                    continue
+                if self._turns.left:
+                    self._executors[member] = self._begin(member)
+                    runs[member] = self._executors[member].accesses()
+                else:
+                    del runs[member]
+
+    def _run_native(self) -> None:
+        turns, lib = self._turns, library()
+        address = ctypes.c_void_p(ctypes.addressof(turns))
+        while True:
+            lib.run_turns(address)
+            if turns.turn < 0:
+                break
+            if self._serve(turns.turn):
+                lib.pass_turn(address)
+        for executor in self._executors:
+            loop = _loop_of(executor)
+            loop.leave(DONE)
+            loop.join(None, 0)
+            executor.finish()
+        program = self._executors[0].program.native
+        program.is_undisturbed = any(_loop_of(each).is_undisturbed for each in self._executors)
+
+    def _serve(self, number: int) -> bool:
+        """Do what C leaves to Python for the member whose turn it is; return whether it ends."""
+        turns, executor = self._turns, self._executors[number]
+        member, loop = turns.members[number], _loop_of(executor)
+        event = member.event
+        if event == DONE and loop.following is not None:  # Python has handled signals meanwhile
+            turns.work = WORK
+            return False
+        member.event = _NO_EVENT
+        loop.leave(event)
+        if event == DONE:
+            executor.finish()
+            self._executors[number] = self._begin(number)
+            return True
+        accessed = executor.serve(event)
+        loop.enter()
+        for each in map(_loop_of, self._executors):
+            each.list_findings()
+            if event == NOT_DECODED:
+                each.fit()
+        if accessed is None:
+            member.event = DONE
+        return bool(accessed)
+
+
+def _loop_of(executor: Executor) -> NativeLoop:
+    """Return the loop of an executor that has one."""
+    assert executor.loop is not None
+    return executor.loop

@@ -1,0 +1,53 @@
+/* Batches that run side by side, on as many cores as there are.
+ *
+ *   member 0   ── access ───────────── access ─────
+ *   member 1   ───────── access ───────────── access
+ *
+ * They share nothing but device memory, and access it in turns: each member makes one access, or
+ * begins its next batch, and then the next member may. So the order of all accesses, and what the
+ * records of races say, depends neither on the number of cores nor on which is faster.
+ * execution/side_by_side.py mirrors the structures, and runs the reference path in the same order. */
+#ifndef CUPYGEMM_TURNS_H
+#define CUPYGEMM_TURNS_H
+
+#include "loop.h"
+
+enum { MOST_MEMBERS = 8, NO_EVENT = -1 };
+
+enum member_state {
+    CAN_RUN, /* up to its next access */
+    WAITS,   /* for its turn */
+    RUNS,
+    HAS_ENDED,
+};
+
+struct member {
+    struct loop *loop;
+    int32_t state;
+    int32_t event;  /* why its loop has returned, NO_EVENT: it goes on */
+    int64_t thread; /* which has its registers in the cache, -1: none */
+};
+
+struct turns {
+    struct member members[MOST_MEMBERS];
+    int64_t count;
+    int64_t turn;    /* the member that may access device memory; -1: all have ended */
+    int64_t stopped; /* that member has an event for Python */
+    int64_t first;   /* the first workgroup that no member has begun */
+    int64_t groups;  /* of a batch */
+    int64_t left;    /* batches that no member has begun */
+    int64_t work;    /* wave-instructions until Python gets to handle signals */
+};
+
+/* Whether an instruction accesses what batches share. */
+static inline bool is_ordered(const struct instruction *i) {
+    return i->counter == VM_COUNTER || i->counter == SCALAR_COUNTER || i->counter == FLAT_COUNTER;
+}
+
+static inline bool has_turn(const struct turns *t, int64_t member) {
+    return __atomic_load_n(&t->turn, __ATOMIC_ACQUIRE) == member;
+}
+
+void pass_turn(struct turns *t);
+
+#endif

@@ -1,0 +1,145 @@
+"""Batches side by side: neither results nor reports depend on the number of cores.
+
+The launches have more workgroups than four batches, and use LDS. The reference path runs the
+batches in the same order, on one core.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from cupygemm import emulator
+from cupygemm.emulator.diagnostics.table import CHECKS
+from cupygemm.emulator.errors import KernelWarning
+from cupygemm.emulator.execution import native_loop, side_by_side
+from cupygemm.emulator.native import library
+from tests.emulator.execution.test_following import ADDRESS, CORRECT, FAULTS, STORE, execute, late
+from tests.emulator.execution.test_interpreters import run_both
+
+
+@pytest.fixture(autouse=True)
+def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(side_by_side, "LEAST_WAVES", 4)
+    monkeypatch.setattr(side_by_side, "MOST_WAVES", 24)
+
+
+@pytest.fixture
+def begun(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return a list of how many workgroups of each launch have run side by side."""
+    found: list[int] = []
+    inner = side_by_side.SideBySide.run
+
+    def run(launch: side_by_side.SideBySide) -> None:
+        inner(launch)
+        found.append(launch.begun)
+
+    monkeypatch.setattr(side_by_side.SideBySide, "run", run)
+    return found
+
+
+def on_any_number_of_cores(monkeypatch: pytest.MonkeyPatch, run: Callable[[], Any]) -> Any:
+    """Return what `run` returns on both paths and on one to five cores, which must agree."""
+    result = run_both(monkeypatch, run)
+    usual = native_loop.usable_cores()
+    try:
+        for cores in (1, 2, 3, 5):
+            monkeypatch.setattr(native_loop, "usable_cores", lambda cores=cores: cores)
+            library().set_threads(ctypes.c_int64(cores))
+            assert run() == result
+    finally:
+        library().set_threads(ctypes.c_int64(usual))
+    return result
+
+
+SHARED = {
+    **{name: body for name, body in CORRECT.items() if "atomic" not in body},
+    "Python at an access": "v_mov_b32 v2, s2\n" + late("s_memtime s[10:11]") + STORE,
+    "batches of different lengths": "s_and_b32 s8, s2, 63\nv_mov_b32 v2, 0\n.Lmore:\n"
+    "v_add_u32 v2, v2, v1\nds_write_b32 v1, v2\ns_waitcnt lgkmcnt(0)\nds_read_b32 v2, v1\n"
+    "s_waitcnt lgkmcnt(0)\ns_sub_u32 s8, s8, 1\ns_cmp_gt_i32 s8, 0\ns_cbranch_scc1 .Lmore\n"
+    + STORE,
+}
+
+
+@pytest.mark.parametrize("checks", [True, False], ids=["checked", "unchecked"])
+@pytest.mark.parametrize("name", SHARED)
+def test_results_are_those_of_the_reference(
+    name: str, checks: bool, monkeypatch: pytest.MonkeyPatch, begun: list[int]
+) -> None:
+    result = on_any_number_of_cores(monkeypatch, lambda: execute(SHARED[name], checks=checks))
+    assert len(result) == 4, f"the kernel must not fail: {result}"
+    assert set(begun) == {384}, "16 batches of 24 workgroups run side by side, 16 workgroups after"
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_faults_are_reported_alike(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    result = on_any_number_of_cores(monkeypatch, lambda: execute(FAULTS[name], launches=1))
+    assert len(result) == 3, "the kernel has no fault"
+
+
+NEIGHBOUR = "v_mov_b32 v2, s2\ns_add_u32 s9, s2, 1\ns_lshl_b32 s9, s9, 8\nv_add_u32 v3, s9, v1\n"
+EVERYWHERE = {
+    "race with the next workgroup": NEIGHBOUR
+    + "s_cmp_lt_u32 s2, 399\ns_cbranch_scc0 .Lskip\nglobal_store_dword v3, v2, s[6:7]\n.Lskip:\n"
+    + STORE,
+    "undefined LDS": "ds_read_b32 v2, v1\ns_waitcnt lgkmcnt(0)\n" + STORE,
+    "race in LDS": "v_mov_b32 v4, 0\nv_mov_b32 v5, v0\nds_write_b32 v4, v5\n"
+    "v_mov_b32 v2, s2\n" + STORE,
+    "no wait": ADDRESS + "global_load_dword v2, v1, s[4:5]\nv_add_u32 v2, 1, v2\n"
+    "global_store_dword v1, v2, s[6:7]",
+}
+
+
+@pytest.mark.parametrize("name", EVERYWHERE)
+def test_warnings_of_all_batches_are_listed_alike(
+    name: str, monkeypatch: pytest.MonkeyPatch, begun: list[int]
+) -> None:
+    def run() -> Any:
+        everything = dict.fromkeys(CHECKS, "warn")
+        with emulator.checks(None, **everything), pytest.warns(KernelWarning):
+            return execute(EVERYWHERE[name])
+
+    result = on_any_number_of_cores(monkeypatch, run)
+    assert result[3], "nothing was found"
+    assert begun
+
+
+def test_the_last_of_racing_stores_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    body = "v_mov_b32 v2, s2\ns_and_b32 s9, s2, 7\ns_lshl_b32 s9, s9, 8\nv_add_u32 v1, s9, v1\n"
+    body += "ds_write_b32 v0, v2\nglobal_store_dword v1, v2, s[6:7]"
+    on_any_number_of_cores(monkeypatch, lambda: execute(body, checks=False))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        CORRECT["a sum in order"],
+        "global_load_dword v2, v1, s[4:5] sc0 sc1\ns_waitcnt vmcnt(0)\n" + STORE,
+    ],
+    ids=["atomic", "load past the caches"],
+)
+def test_workgroups_that_may_wait_for_each_other_are_not_split(body: str, begun: list[int]) -> None:
+    execute(body)
+    assert not begun
+
+
+def test_python_handles_signals_in_between(
+    monkeypatch: pytest.MonkeyPatch, begun: list[int]
+) -> None:
+    monkeypatch.setattr(side_by_side, "WORK", 1000)
+    calls: list[int] = []
+    inner = side_by_side.SideBySide._serve
+
+    def serve(launch: side_by_side.SideBySide, number: int) -> bool:
+        calls.append(number)
+        return inner(launch, number)
+
+    execute(SHARED["elements"])
+    monkeypatch.setattr(side_by_side.SideBySide, "_serve", serve)
+    execute(SHARED["elements"], launches=1)
+    assert len(calls) > 1
+    assert begun == [384, 384, 384]
