@@ -53,7 +53,10 @@ CAMP_BYTES = 4096
 """Rows that begin at multiples of this lie in few slices of L2."""
 MAX_CLUSTER = 8
 """The most blocks of a cluster."""
-_LEFT_OVER = 12  # SMs that large clusters cannot use
+_SIDE_BY_SIDE = (18, 18, 16, 16, 16, 16, 16, 8, 2, 2, 2, 2)
+"""The SMs of an H200 in groups that can share a cluster. They give the numbers of clusters of one
+to eight blocks that the driver's occupancy gives: 132, 66, 39, 30, 22, 17, 15 and 15."""
+_LEFT_OVER = 12  # of fewer SMs, those that clusters of more than two blocks cannot use
 
 
 def staged_row_bytes(dtype: DType) -> int:
@@ -116,11 +119,12 @@ def num_clusters(num_sms: int, size: int) -> int:
     """Return how many clusters of `size` blocks fit on a GPU at once, with one block on each SM.
 
     A cluster lies within one group of SMs (GPC). The groups differ in size, so larger clusters
-    leave some SMs unused: 12 of the 132 of an H200, according to the driver's occupancy for
-    clusters of 4 and of 8.
+    leave some SMs unused.
     """
-    left_over = 0 if size <= 2 else _LEFT_OVER
-    return max(1, (num_sms - left_over) // size)
+    fewer = num_sms < sum(_SIDE_BY_SIDE)  # and in which groups is not known
+    left_over = _LEFT_OVER if fewer and size > 2 else 0
+    on_h200 = sum(group // size for group in _SIDE_BY_SIDE)
+    return max(1, min(on_h200, (num_sms - left_over) // size))
 
 
 @dataclass(frozen=True, kw_only=True)

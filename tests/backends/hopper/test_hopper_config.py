@@ -68,6 +68,15 @@ def test_check_says_why_not(change, why):
     assert why in check(replace(CONFIGS[0], **change), PROBLEM, ARCH)
 
 
+def test_as_many_clusters_fit_as_the_driver_says():
+    """Of an H200, from one block to eight; a cluster more waits until another one has ended."""
+    found = [ARCH.num_clusters(size) for size in range(1, 9)]
+    assert found == [132, 66, 39, 30, 22, 17, 15, 15]
+    fewer = replace(ARCH, num_sms=100)
+    assert [fewer.num_clusters(size) for size in (1, 2, 3, 8)] == [100, 50, 29, 11]
+    assert replace(ARCH, num_sms=8).num_clusters(4) == 1
+
+
 def test_check_says_which_types_have_no_kernel():
     assert "f32 and f32" in check(CONFIGS[0], replace(PROBLEM, a_dtype="f32", b_dtype="f32"), ARCH)
     assert "bf16 and f16" in check(CONFIGS[0], replace(PROBLEM, b_dtype="f16"), ARCH)
