@@ -27,6 +27,7 @@ from cupygemm._backends.hopper.choice.tile_shapes import (
     TRANSPOSED_PART_CONFIGS,
     TRANSPOSED_PING_PONG_CONFIGS,
     configs_for,
+    in_turns,
     transposed_widths,
 )
 from cupygemm._backends.hopper.config import HopperConfig
@@ -112,6 +113,12 @@ def variants_in_turns() -> Iterator[Variant]:
         split = 2 if number % 4 == 1 else 1
         chosen = replace(config, split_k=split)
         yield Variant(chosen, dtype, result, ORDERS[number % 4], aligned=number % 5 != 2)
+    for number, config in enumerate(in_turns("tf32")):
+        result, aligned = (F32, BF16, E4M3)[number % 3], number % 4 != 1
+        yield Variant(config, F32, result, "CF", aligned=aligned, precision="tf32")
+    for number, config in enumerate(in_turns("i8")):
+        result, orders = (I32, I8)[number % 2], ORDERS[(number + 1) % 4]
+        yield Variant(config, I8, result, orders, aligned=number % 4 != 1)
     for number, config in enumerate(TRANSPOSED_PING_PONG_CONFIGS):
         dtype, raster = (F16, BF16)[number % 2], ("grouped", "hilbert")[number % 2]
         chosen = replace(config, raster=raster)

@@ -22,6 +22,7 @@ from cupygemm._backends.hopper.choice.tile_shapes import (
     TRANSPOSED_PART_CONFIGS,
     TRANSPOSED_PING_PONG_CONFIGS,
     configs_for,
+    in_turns,
     transposed_widths,
 )
 from cupygemm._backends.hopper.compilation.source import generate
@@ -246,6 +247,38 @@ def test_turns_do_not_spill(config: HopperConfig, tma_store: bool) -> None:
     if objection is not None:
         assert (config.tile_n, tma_store) == (192, False), objection
         assert "rows without TMA" in objection
+        return
+    assert_fits(generate(problem, config, tma_store=tma_store), config)
+
+
+@pytest.mark.parametrize("number", range(len(PING_PONG_CONFIGS)))
+@pytest.mark.parametrize(
+    ("dtype", "result", "fused", "tma_store"),
+    [
+        ("tf32", "f32", False, True),
+        ("tf32", "bf16", False, False),
+        ("i8", "i32", False, False),
+        ("i8", "i8", False, True),
+        ("i8", "u8", True, True),
+    ],
+)
+def test_turns_of_other_types_do_not_spill(
+    dtype: DType, result: DType, fused: bool, tma_store: bool, number: int
+) -> None:
+    config = in_turns(dtype)[number]
+    problem = replace(
+        PROBLEM,
+        a_dtype=dtype,
+        b_dtype=dtype,
+        b_major="k",
+        out_dtype=result,
+        c_align=16 if tma_store else 1,
+        epilogue=EVERYTHING if fused else None,
+    )
+    objection = check(config, problem, HopperArch())
+    if objection is not None:
+        assert config.accumulators > 128, objection
+        assert fused or not tma_store
         return
     assert_fits(generate(problem, config, tma_store=tma_store), config)
 

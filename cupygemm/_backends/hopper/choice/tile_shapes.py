@@ -237,7 +237,9 @@ PING_PONG_CONFIGS = ConfigTable(
        128     192      64              2           4                 2          1          2
     """,
 )
-"""Configurations for operands of 16 bits whose consumers take turns at whole tiles."""
+"""Configurations for operands of 16 bits whose consumers take turns at whole tiles.
+
+tf32 and int8 use the same rows with as many bytes of k."""
 TRANSPOSED_PING_PONG_CONFIGS = ConfigTable(
     "TRANSPOSED_PING_PONG_CONFIGS",
     functools.partial(config_of, ping_pong=True, transposed_c=True),
@@ -366,15 +368,24 @@ def configs_for(dtype: DType) -> tuple[HopperConfig, ...]:
     return tuple(config for config in promoted if check_registers(config) is None)
 
 
+@functools.cache
+def in_turns(dtype: DType) -> tuple[HopperConfig, ...]:
+    """Return the configurations whose consumers take turns, with as many bytes of k in a tile."""
+    return tuple(replace(c, tile_k=c.tile_k * 2 // ITEMSIZE[dtype]) for c in PING_PONG_CONFIGS)
+
+
 def configs_for_product(asked: GemmProblem) -> tuple[HopperConfig, ...]:
     """Return the configurations that the selector considers for a product.
 
     For tf32 where A is k-major and B is not, they compute the transpose of C, so that B need not be
     copied. For 16-bit operands, tiles may be narrower. If the result has 16 bits too and A is
-    k-major, they may also compute the transpose.
+    k-major, they may also compute the transpose. Consumers may take turns for all of these types
+    and int8.
     """
     configs = configs_for(asked.a_dtype)
     majors = (asked.a_major, asked.b_major)
+    if asked.a_dtype in ("tf32", "i8"):
+        configs = (*configs, *in_turns(asked.a_dtype))
     if (asked.a_dtype, *majors, asked.out_dtype) == ("tf32", "k", "n", "f32"):
         return tuple(
             replace(config, transposed_c=True)
