@@ -153,6 +153,10 @@ def _multiply_cycles(
     cycles = constants.mma * multiply_adds * shapes.size / (64 * 2 * 32)
     narrow = 1 + constants.below_128 * (2 - c.tile_n / 64)
     cycles = cycles * np.where(c.tile_n < 128, narrow, 1.0)
+    tall = np.logical_and(shapes.from_registers, c.tile_m > BLOCK_ROWS * c.num_consumers)
+    wide = np.logical_and(shapes.size == 4, np.logical_and(c.ping_pong, c.tile_n > 128))
+    cycles = cycles * np.where(tall, 1 + constants.tall_fragments, 1.0)
+    cycles = cycles * np.where(wide, 1 + constants.wide_turns, 1.0)
     lone_block = c.promote & (c.tile_m == BLOCK_ROWS * c.num_consumers)
     slower = np.where(lone_block, constants.lone_block, 1.0)
     three = c.num_consumers == 3

@@ -33,6 +33,9 @@ class KernelConstants:
         Factor of the tensor cores' time: while one consumer waits, two multiply.
     alone : float
         The same for a block without multicast that computes several tiles.
+    tall_fragments, wide_turns : float
+        Of operands of 32 bits, the share that a consumer of more than 64 rows adds that loads A to
+        registers, and that consumers in turns add whose tiles have more than 128 columns.
     power, power_alone : float
         The share that long products lose to the limit of power, and how many times as much the
         blocks without multicast lose.
@@ -117,6 +120,8 @@ class KernelConstants:
     below_128: float
     three_consumers: float
     alone: float
+    tall_fragments: float
+    wide_turns: float
     power: float
     power_alone: float
     long_work: float
