@@ -99,6 +99,16 @@ def test_the_configurations_that_turn_fit(config):
     assert config.stored_rows <= 64
 
 
+@pytest.mark.parametrize("config", transposed_widths(), ids=lambda config: config.name)
+def test_rings_of_tiles_of_every_width_are_as_long_as_their_buffers_allow(config):
+    """A stage more does not fit; in tiles of 192 rows, not with one buffer either."""
+    longer = replace(config, num_stages=config.num_stages + 1)
+    assert config.num_stages == 16 or longer.shared_bytes(2, "k") > SHARED_BYTES
+    if config.tile_m == 192:
+        fewer = replace(longer, epilogue_buffers=1)
+        assert fewer.shared_bytes(2, "k") > SHARED_BYTES
+
+
 @pytest.mark.parametrize(
     ("change", "given", "why"),
     [

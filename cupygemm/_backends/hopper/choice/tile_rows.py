@@ -25,27 +25,35 @@ def part_config_of(tile_m: int, **columns: Any) -> HopperConfig:
 
 
 def widths_of(
-    tile_m: int, least: int, most: int, *, cluster_k: int = 1, **columns: int
+    tile_m: int, least: int, most: int, *, buffers: int = 2, cluster_k: int = 1, **columns: int
 ) -> tuple[HopperConfig, ...]:
     """Return tiles of the transpose of all widths in a range, with the longest rings that fit.
 
-    The blocks of a cluster that have parts of k store as many columns each.
+    A consumer has `buffers` staging buffers, or two where the ring would be no longer with one. The
+    blocks of a cluster that have parts of k store as many columns each.
     """
     found = []
     for tile_n in range(least, most + 1, WIDTH_STEP * cluster_k):
-        config = config_of(
-            tile_m=tile_m,
-            tile_n=tile_n,
-            num_consumers=tile_m // 64,
-            num_stages=1,
-            epilogue_buffers=2,
-            cluster_k=cluster_k,
-            transposed_c=True,
-            **columns,
+        two, fewest = (
+            _with_longest_ring(
+                config_of(
+                    tile_m=tile_m,
+                    tile_n=tile_n,
+                    num_consumers=tile_m // 64,
+                    num_stages=1,
+                    epilogue_buffers=count,
+                    cluster_k=cluster_k,
+                    transposed_c=True,
+                    **columns,
+                )
+            )
+            for count in (2, buffers)
         )
-        one = config.shared_bytes(2, "k")
-        stage = replace(config, num_stages=2).shared_bytes(2, "k") - one
-        found.append(
-            replace(config, num_stages=min(_MOST_STAGES, 1 + (SHARED_BYTES - one) // stage))
-        )
+        found.append(fewest if fewest.num_stages > two.num_stages else two)
     return tuple(found)
+
+
+def _with_longest_ring(config: HopperConfig) -> HopperConfig:
+    """Return a configuration for operands of 16 bits with as many stages as fit."""
+    one, two = (replace(config, num_stages=count).shared_bytes(2, "k") for count in (1, 2))
+    return replace(config, num_stages=min(_MOST_STAGES, 1 + (SHARED_BYTES - one) // (two - one)))

@@ -135,7 +135,7 @@ TRANSPOSED_CONFIGS = ConfigTable(
         64      96      64              1          10                 2          4          1
         64     112      64              1           9                 2          1          4
         64     152      64              1           7                 2          4          1
-       128      80      64              2           7                 2          1          4
+       128      80      64              2           8                 1          1          4
        128      96      64              2           6                 2          1          2
        128      96      64              2           6                 2          1          4
        128     104      64              2           6                 2          1          4
@@ -196,29 +196,33 @@ TRANSPOSED_RANGES = ConfigTable(
     "TRANSPOSED_RANGES",
     widths_of,
     """
-    tile_m  tile_k  cluster_m  cluster_n  cluster_k  least  most
-        64      64          1          1          1     24   208
-        64     128          1          1          1     24   104
-        64      64          1          2          1     48   208
-        64      64          4          1          1     64   216
-        64      64          8          1          1     64   216
-        64      64          1          1          2     48   208
-        64      64          1          1          3     48   216
-        64      64          2          1          3     48   216
-        64      64          4          1          2     48   208
-       128      64          1          1          1     48   208
-       128      64          1          2          1     80   208
-       128      64          4          1          1     80   208
-       192      64          1          1          1     64   192
-       192      64          1          2          1     64   192
-       192      64          1          4          1     64   192
-       192      64          2          1          1     64   192
-       192      64          4          1          1     64   192
+    tile_m  tile_k  cluster_m  cluster_n  cluster_k  buffers  least  most
+        64      64          1          1          1        2     24   208
+        64     128          1          1          1        2     24   104
+        64      64          1          2          1        2     48   208
+        64      64          4          1          1        2     64   216
+        64      64          8          1          1        2     64   216
+        64      64          1          1          2        2     48   208
+        64      64          1          1          3        2     48   216
+        64      64          2          1          3        2     48   216
+        64      64          4          1          2        2     48   208
+       128      64          1          1          1        2     48   208
+       128      64          1          2          1        2     80   208
+       128      64          4          1          1        2     80   208
+       128      64          1          1          1        1    184   208
+       128      64          1          2          1        1    192   208
+       128      64          4          1          1        1    184   208
+       192      64          1          1          1        1     64   192
+       192      64          1          2          1        1     64   192
+       192      64          1          4          1        1     64   192
+       192      64          2          1          1        1     64   192
+       192      64          4          1          1        1     64   192
     """,
 )
 """Widths of such tiles, the least and the most, in steps of 8 for each part of k.
 
-Wider ones spill if they are cut."""
+Wider ones spill if they are cut. `buffers` are staging buffers, see `widths_of`: a stage more is
+worth one of them with three consumers, and depends on the product with two."""
 PING_PONG_CONFIGS = ConfigTable(
     "PING_PONG_CONFIGS",
     functools.partial(config_of, ping_pong=True),
