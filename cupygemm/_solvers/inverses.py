@@ -9,8 +9,9 @@ import numpy as np
 from cupygemm._request.arrays import Array
 from cupygemm._request.keywords import common_keywords
 from cupygemm._solvers.common import small
-from cupygemm._solvers.common.errors import fetch, raise_singular
+from cupygemm._solvers.common.errors import raise_singular
 from cupygemm._solvers.common.matrices import augmented_shape
+from cupygemm._solvers.common.reports import Wait, pending
 from cupygemm._solvers.lu import lu
 from cupygemm._solvers.lu.swaps import permutation
 from cupygemm._solvers.operands import square_matrices
@@ -58,10 +59,13 @@ def inv(a: Any, *, stream: Any = None) -> Array:
         result, failed = small.inverse(a, dtype)
         raise_singular("inv", failed)
         return result
-    return _inverse(a, dtype).reshape(a.shape)
+    inverses, wait = _inverse(a, dtype)
+    inverses = inverses.reshape(a.shape)
+    raise_singular("inv", wait())
+    return inverses
 
 
-def _inverse(a: Array, dtype: np.dtype[Any]) -> Array:
+def _inverse(a: Array, dtype: np.dtype[Any]) -> tuple[Array, Wait]:
     """Return the inverses (batches, n, n), by a factorisation beside the identity."""
     import cupy
 
@@ -73,12 +77,11 @@ def _inverse(a: Array, dtype: np.dtype[Any]) -> Array:
         # What is there is A^-1 P^-1.
         return found, permutation(found.pivots, inverse=True)[:, None]
 
-    def use(found: tuple[lu.LuFactors, Array]) -> Array:
+    def use(found: tuple[lu.LuFactors, Array]) -> tuple[Array, Wait]:
         factors, places = found
-        inverse: Array = cupy.take_along_axis(
-            factors.lu.array[:, :, first : first + n], places, axis=2
-        )
-        raise_singular("inv", fetch(factors.info))
-        return inverse
+        columns = factors.lu.array[:, :, first : first + n]
+        return cupy.take_along_axis(columns, places, axis=2), pending(factors.info)
 
-    return lu.repeated("inv", a, cupy.eye(n, dtype=dtype), dtype, work, use, identity=True)
+    identity = cupy.eye(n, dtype=dtype)
+    found: tuple[Array, Wait] = lu.repeated("inv", a, identity, dtype, work, use, identity=True)
+    return found

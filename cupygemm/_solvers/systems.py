@@ -26,6 +26,7 @@ from cupygemm._solvers.common.matrices import (
     copied,
     readable,
 )
+from cupygemm._solvers.common.reports import Wait, nothing, pending
 from cupygemm._solvers.common.scaled_product import scaled_product
 from cupygemm._solvers.lu import lu as _lu
 from cupygemm._solvers.operands import (
@@ -194,12 +195,13 @@ def solve(
         columns = cupy.moveaxis(columns, -2, 0).reshape(n, -1)
     info = None
     if lower_precision is None or structure.kind == "triangular" or not a.size or not b.size:
-        x = _solve("solve", structure, columns, dtype, finite=finite)
+        x, wait = _solve("solve", structure, columns, dtype, finite=finite)
     else:
-        x, info = _refined(structure, columns, dtype, finite, lower_precision)
+        x, wait, info = _refined(structure, columns, dtype, finite, lower_precision)
     if flat:
         x = cupy.moveaxis(x.reshape(n, *stack, k), 0, -2)
     x = x[..., 0] if vector else x
+    raise_singular("solve", wait())
     if not full_output:
         return x
     return x, info or SolveInfo("direct", dtype.name, 0, int(not is_capturing()))
@@ -207,8 +209,8 @@ def solve(
 
 def _refined(
     structure: Structure, b: Array, dtype: np.dtype[Any], finite: Array | None, precision: str
-) -> tuple[Array, SolveInfo]:
-    """Return the solution by factors of a lower precision, or by those of `_solve`."""
+) -> tuple[Array, Wait, SolveInfo]:
+    """Return the solution by factors of a lower precision, or what `_solve` returns, and how."""
     import cupy
 
     n, k = b.shape[-2:]
@@ -223,9 +225,9 @@ def _refined(
     assert info.backward_error is not None
     info = replace(info, backward_error=info.backward_error.reshape(stack))
     if x is not None:
-        return cupy.ascontiguousarray(x.reshape(*stack, n, k)), info
-    x = _solve("solve", structure, b, dtype)
-    return x, replace(info, precision=dtype.name, waits=info.waits + 1)
+        return cupy.ascontiguousarray(x.reshape(*stack, n, k)), nothing, info
+    x, wait = _solve("solve", structure, b, dtype)
+    return x, wait, replace(info, precision=dtype.name, waits=info.waits + 1)
 
 
 def _solve(
@@ -235,8 +237,11 @@ def _solve(
     dtype: np.dtype[Any],
     *,
     finite: Array | None = None,
-) -> Array:
-    """Return the solution for right-hand sides (..., n, k); errors name the function."""
+) -> tuple[Array, Wait]:
+    """Return the solution for right-hand sides (..., n, k), and what is waited for.
+
+    Errors name the function. The last function returns what `raise_singular` takes.
+    """
     import cupy
 
     a, n = structure.a, structure.a.shape[-1]
@@ -249,35 +254,38 @@ def _solve(
     if not b.size:
         if k == 0 and a.size and structure.kind == "general":  # NumPy factors A all the same
             raise_singular(function, fetch(_lu.factor(copied(a, dtype)).info, finite))
-        return cupy.empty(shape, dtype)
+        return cupy.empty(shape, dtype), nothing
     if structure.kind == "triangular":
         t, x = readable(a, dtype), copied(b, dtype)
         substitute(t, (0, 0), n, x, (0, 0), k, lower=structure.lower)
         raise_singular(function, fetch(zero_diagonal(t), finite))
-        return x.dense.reshape(shape)
+        return x.dense.reshape(shape), nothing
     if structure.kind == "positive":
         factors, info = _cholesky.factored(a, dtype)
         x = copied(b, dtype)
         _cholesky.substitute_both(factors, x)
         raise_not_definite(function, fetch(info, finite))
-        return x.dense.reshape(shape)
+        return x.dense.reshape(shape), nothing
     if small.is_small(n, k, dtype):
         result, failed = small.solve(a, b, dtype)
         require_finite(finite)
         raise_singular(function, failed)
-        return result
+        return result, nothing
     columns, first = augmented_shape(n, k, dtype)
 
     def work(found: _lu.LuFactors) -> _lu.LuFactors:
         substitute(found.lu, (0, 0), n, found.lu, (0, first), k, lower=False)
         return found
 
-    def use(found: _lu.LuFactors) -> Array:
-        x = found.lu.array[:, :, first:columns].copy()
+    def use(found: _lu.LuFactors) -> tuple[Array, Wait]:
+        x = found.lu.array[:, :, first:columns].copy().reshape(shape)
+        if finite is None:
+            return x, pending(found.info)
         raise_singular(function, fetch(found.info, finite))
-        return x.reshape(shape)
+        return x, nothing
 
-    return _lu.repeated("solve", a, b, dtype, work, use)
+    found: tuple[Array, Wait] = _lu.repeated("solve", a, b, dtype, work, use)
+    return found
 
 
 def _sign_and_diagonal(function: str, a: Any) -> tuple[Array, Array, tuple[int, ...]]:

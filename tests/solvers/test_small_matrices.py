@@ -10,7 +10,7 @@ from cupygemm import linalg
 from cupygemm._backends.cdna.compile import compile_source
 from cupygemm._backends.hopper.compilation.compile import compile_cubin
 from cupygemm._backends.solver_kernels import FACTOR_TILE
-from cupygemm._solvers.common import kernels, reports, small
+from cupygemm._solvers.common import errors, kernels, reports, small
 from tests.solvers.conftest import assert_like, unit
 from tests.solvers.test_accuracy import MATRICES, inverse_error
 from tests.solvers.test_systems import TYPES, definite
@@ -177,6 +177,20 @@ def test_a_call_that_is_interrupted_leaves_no_words(cp, draw, monkeypatch):
         reports.reported(2, interrupted)
     linalg.inv(a)
     assert reports._of_thread.words.address != before.address
+
+
+def test_what_was_found_is_copied_before_it_is_waited_for(cp):
+    """Its memory may be used again then, and the words are zeros when the next call begins."""
+    found = np.array([0, 3, 0, 1], "int32")
+    info, before = cp.asarray(found), list(reports._awaited)
+    first, second = reports.pending(info), reports.pending(cp.zeros(2, "int32"))
+    info.fill(0)
+    assert (first() == found).all()
+    assert second() is None
+    assert reports._awaited == before
+    assert not reports._of_thread.words.values.any()
+    with errors.unchecked():
+        assert reports.pending(cp.asarray(found))() is None
 
 
 @pytest.mark.parametrize("scale", [1e-310, 1e307])

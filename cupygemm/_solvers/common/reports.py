@@ -2,6 +2,9 @@
 
 A kernel writes to that memory only if a matrix failed. So a call that succeeds transfers nothing:
 it waits for its stream, and looks at words that are still zero.
+
+What a factorisation found is in memory of the device, and is copied. The host does all else before
+it waits (`pending`), since the caller waits for whatever is done after that.
 """
 
 from __future__ import annotations
@@ -12,9 +15,12 @@ from typing import Any
 
 import numpy as np
 
+from cupygemm._request.arrays import Array
 from cupygemm._solvers.common.errors import is_checked, stream_queries
 
 _LEAST = 1024
+Wait = Callable[[], np.ndarray[Any, Any] | None]
+"""Waits for what a factorisation found, and returns it, or None if no matrix failed."""
 
 
 class _Words:
@@ -43,7 +49,64 @@ class _OfThread(threading.local):
 
 
 _of_thread = _OfThread()
-_lost: list[_Words] = []
+_awaited: list[_Words] = []
+"""Words that a device may still write to."""
+
+
+def pending(info: Array) -> Wait:
+    """Begin to copy what a factorisation found to the host, and return what waits for that.
+
+    Nothing is copied or waited for while a graph is recorded, nor where calls are `unchecked`.
+
+    Parameters
+    ----------
+    info : cupy.ndarray
+        (batches,), int32. Its memory may go back to the pool before the copy.
+
+    Returns
+    -------
+    callable
+        To be called once.
+    """
+    from cupy.cuda.runtime import memcpyAsync, memcpyDeviceToHost
+
+    get_current_stream, is_recording = stream_queries()
+    stream, size = get_current_stream(), info.size
+    if is_recording(stream) or not is_checked():
+        return nothing
+    words = _taken(size)
+    _awaited.append(words)
+    memcpyAsync(words.address, info.data.ptr, 4 * size, memcpyDeviceToHost, stream.ptr)
+
+    def wait() -> np.ndarray[Any, Any] | None:
+        stream.synchronize()
+        _awaited.remove(words)
+        return _given_back(words, size)
+
+    return wait
+
+
+def nothing() -> None:
+    """Return what says that no matrix failed."""
+
+
+def _taken(size: int) -> _Words:
+    """Return words of this thread, which are zeros."""
+    words = _of_thread.words
+    _of_thread.words = None
+    if words is None or len(words.values) < size:
+        words = _Words(max(_LEAST, 1 << (size - 1).bit_length()))
+    return words
+
+
+def _given_back(words: _Words, size: int) -> np.ndarray[Any, Any] | None:
+    """Return what was reported, or None if no matrix failed. The words become zeros."""
+    _of_thread.words = words
+    if not np.bitwise_or.reduce(words.pairs[: (size + 1) // 2]):
+        return None
+    found = words.values[:size].copy()
+    words.values.fill(0)
+    return found
 
 
 def reported(size: int, enqueue: Callable[[int], None]) -> np.ndarray[Any, Any] | None:
@@ -64,19 +127,11 @@ def reported(size: int, enqueue: Callable[[int], None]) -> np.ndarray[Any, Any] 
     if is_recording(stream) or not is_checked():
         enqueue(0)
         return None
-    words = _of_thread.words
-    if words is None or len(words.values) < size:
-        words = _Words(max(_LEAST, 1 << (size - 1).bit_length()))
-    _of_thread.words = None
+    words = _taken(size)
     try:
         enqueue(words.address)
         stream.synchronize()
     except BaseException:
-        _lost.append(words)  # the kernel may still write to them
+        _awaited.append(words)
         raise
-    _of_thread.words = words
-    if not np.bitwise_or.reduce(words.pairs[: (size + 1) // 2]):
-        return None
-    found = words.values[:size].copy()
-    words.values.fill(0)
-    return found
+    return _given_back(words, size)
