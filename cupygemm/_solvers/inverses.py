@@ -9,8 +9,8 @@ import numpy as np
 from cupygemm._request.arrays import Array
 from cupygemm._request.keywords import common_keywords
 from cupygemm._solvers.common import small
+from cupygemm._solvers.common.augmented import augmented_shape
 from cupygemm._solvers.common.errors import raise_singular
-from cupygemm._solvers.common.matrices import augmented_shape
 from cupygemm._solvers.common.reports import Wait, pending
 from cupygemm._solvers.lu import lu
 from cupygemm._solvers.lu.swaps import permutation

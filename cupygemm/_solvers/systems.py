@@ -11,6 +11,7 @@ import numpy as np
 from cupygemm._request.arrays import Array, as_arrays
 from cupygemm._request.keywords import common_keywords
 from cupygemm._solvers.common import small
+from cupygemm._solvers.common.augmented import augmented_shape
 from cupygemm._solvers.common.errors import (
     fetch,
     finite_flag,
@@ -22,7 +23,6 @@ from cupygemm._solvers.common.errors import (
 )
 from cupygemm._solvers.common.matrices import (
     adjoint,
-    augmented_shape,
     copied,
     readable,
 )

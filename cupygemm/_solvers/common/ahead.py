@@ -77,6 +77,11 @@ class Streams:
         with self._side:
             work()
 
+    def launch(self, graph: Any) -> None:
+        """Launch a graph on the side stream, after the work in the current stream."""
+        self.fork()
+        graph.launch(self._side)
+
     def mark(self) -> Any:
         """Return an event after the work in the side stream, which is to be joined once."""
         return self.behind(self.side)

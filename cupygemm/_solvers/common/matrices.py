@@ -160,39 +160,6 @@ def readable(a: Array, dtype: np.dtype[Any]) -> Matrices:
     return copied(a, dtype)
 
 
-def augmented_shape(n: int, k: int, dtype: np.dtype[Any]) -> tuple[int, int]:
-    """Return the columns of a matrix of n with k right-hand sides beside it, and their first."""
-    per_vector = max(_SMALL_ROW_BYTES // dtype.itemsize, 1)
-    first = -(-n // per_vector) * per_vector  # vectors hold columns of only one of them
-    return first + k, first
-
-
-def augment(made: Matrices, a: Array, b: Array, first: int = 0) -> None:
-    """Store matrices and right-hand sides.
-
-    Parameters
-    ----------
-    made : Matrices
-        Of the extents of `augmented_shape`.
-    a, b : cupy.ndarray
-        (..., n, n) and (..., n, k).
-    first : int
-        The first column of the matrices to store; the ones before are stored already.
-    """
-    n, k = b.shape[-2:]
-    start = made.n - k
-    store_columns(made, a, range(first, n))
-    if n < start:
-        made.array[:, :, n:start] = 0
-    made.array[:, :, start : made.n] = b.reshape(-1, n, k)
-
-
-def store_columns(made: Matrices, a: Array, columns: range) -> None:
-    """Store some columns of matrices (..., n, n) in place."""
-    across = slice(columns.start, columns.stop)
-    made.array[:, :, across] = a.reshape(-1, *a.shape[-2:])[:, :, across]
-
-
 def adjoint(a: Array) -> Array:
     """Return the conjugate transpose of matrices; a view if they are real."""
     transposed = a.swapaxes(-1, -2)

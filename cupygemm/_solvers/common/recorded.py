@@ -28,7 +28,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from cupygemm._backends.device import current_device
 from cupygemm._solvers.common import blocks
-from cupygemm._solvers.common.ahead import beside
+from cupygemm._solvers.common.ahead import forked
 from cupygemm._solvers.common.errors import is_capturing
 from cupygemm._solvers.common.products import as_if_recorded
 
@@ -221,11 +221,11 @@ def repeatable(
     """
     if not pays:
         return use(_done(prepare(), fill, work, beginning))
-    with as_if_recorded():
-        if is_capturing():
-            return use(_done(prepare(), fill, work, beginning))
+    if not is_capturing():
         on_device = (*key, current_device(), blocks.LIMITS)
         return _repeated(on_device, prepare, fill, work, use, kept, beginning)
+    with as_if_recorded():
+        return use(_done(prepare(), fill, work, beginning))
 
 
 def _done(
@@ -259,7 +259,7 @@ def _repeated(
     case = cases.get(key)
     if case is None:
         places = _Places()
-        with using_allocator(_allocator(places, allocate)):
+        with using_allocator(_allocator(places, allocate)), as_if_recorded():
             result = _done(prepare(), fill, work, beginning)
         cases[key] = _Case(places.size + places.size // _SPARE)
         if len(cases) > _MOST_CASES:
@@ -272,12 +272,14 @@ def _repeated(
         found = case.graphs.get(block.ptr) or _record(case, block, prepare, work, beginning)
     if found is None:
         del block
-        return use(_done(prepare(), fill, work, beginning))
+        with as_if_recorded():
+            return use(_done(prepare(), fill, work, beginning))
     if beginning is None:
         fill(found.given)
     else:
         beginning.fill(found.given)
-        with beside(found.beginning.launch):
+        with forked() as streams:
+            streams.launch(found.beginning)
             fill(found.given)
     found.graph.launch()
     if kept is not None:
@@ -306,7 +308,8 @@ def _record(
     if len(case.graphs) >= _MOST_GRAPHS:
         return None
     stream = _stream()
-    with using_allocator(_allocator(_Places(), get_allocator(), block, case.size)):
+    places = _allocator(_Places(), get_allocator(), block, case.size)
+    with using_allocator(places), as_if_recorded():
         try:
             given = prepare()
             with stream:

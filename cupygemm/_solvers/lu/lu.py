@@ -22,19 +22,15 @@ import functools
 import math
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from cupygemm._backends.device import current_device
 from cupygemm._request.arrays import Array
 from cupygemm._solvers.common import blocks, small
-from cupygemm._solvers.common.matrices import (
-    Matrices,
-    augment,
-    augmented_shape,
-    empty,
-    store_columns,
-)
+from cupygemm._solvers.common.augmented import augment, augmented_shape, store_columns
+from cupygemm._solvers.common.matrices import Layout, Matrices, empty
 from cupygemm._solvers.common.products import Rounding, adds_in_place, usual
 from cupygemm._solvers.common.recorded import Beginning, is_host_bound, repeatable
 from cupygemm._solvers.lu.steps import Factorisation, most_of_tail, panels_of
@@ -138,22 +134,17 @@ def repeated(
         ``use(work(factors))``.
     """
     n, k = b.shape[-2:]
-    columns, first = augmented_shape(n, k, dtype)
-    shape = math.prod(a.shape[:-2]), n, columns
-    limits = blocks.LIMITS
-    is_small = is_host_bound(shape, limits.most_recorded_of_lu, limits.whole + 1)
-    pays = is_small and adds_in_place(dtype, usual(dtype))
-    is_long = shape[0] == 1 and n * n * dtype.itemsize >= limits.begun_early
-    is_divided = is_long and n > most_of_tail(columns - n)  # else, the first panel is the only one
+    plan = _plan(math.prod(a.shape[:-2]), n, k, dtype, current_device(), blocks.LIMITS)
+    panel, first = plan.first_panel, plan.first_right_side if identity else None
 
     def store_first(system: Matrices) -> None:
-        store_columns(system, a, _first(system, n))
+        store_columns(system, a, panel)
 
     def store(system: Matrices) -> None:
-        augment(system, a, b, _first(system, n).stop if is_divided else 0)
+        augment(system, a, b, panel.stop)
 
     def begun(system: Matrices) -> Factorisation:
-        started = _started(system, n, usual(dtype), first if identity else None, keeps_l=False)
+        started = _started(system, n, usual(dtype), first, keeps_l=False)
         started.begin()
         return started
 
@@ -161,19 +152,50 @@ def repeated(
         return work(_finished(started))
 
     return repeatable(
-        ("lu", key, identity, shape, dtype),
-        functools.partial(empty, *shape, dtype),
+        ("lu", key, identity, plan.shape, dtype),
+        functools.partial(empty, *plan.shape, dtype),
         store,
-        finished if is_divided else lambda system: finished(begun(system)),
+        finished if panel else lambda system: finished(begun(system)),
         use,
-        pays=pays,
-        beginning=Beginning(store_first, begun) if is_divided else None,
+        pays=plan.pays,
+        beginning=Beginning(store_first, begun) if panel else None,
     )
 
 
-def _first(a: Matrices, k: int) -> range:
-    """Return the columns of the first panel."""
-    return next(panels_of(a, k))
+class _Plan(NamedTuple):
+    """How systems of one shape are factored if that is repeated.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        Matrices, rows and columns, with the right-hand sides.
+    first_right_side : int
+        The column of the first one.
+    pays : bool
+        Whether a graph takes less time.
+    first_panel : range
+        The columns of the first panel, if it is factored beside the storing of the others.
+    """
+
+    shape: tuple[int, int, int]
+    first_right_side: int
+    pays: bool
+    first_panel: range
+
+
+@functools.lru_cache(maxsize=1024)
+def _plan(
+    batches: int, n: int, k: int, dtype: np.dtype[Any], index: int, limits: blocks.Limits
+) -> _Plan:
+    """Return the plan for the current device."""
+    columns, first = augmented_shape(n, k, dtype)
+    shape = batches, n, columns
+    is_small = is_host_bound(shape, limits.most_recorded_of_lu, limits.whole + 1)
+    pays = is_small and adds_in_place(dtype, usual(dtype))
+    is_long = batches == 1 and n * n * dtype.itemsize >= limits.begun_early
+    is_divided = is_long and n > most_of_tail(columns - n)  # else, the first panel is the only one
+    panel = next(panels_of(Layout(*shape, columns, dtype, 0), n)) if is_divided else range(0)
+    return _Plan(shape, first, pays, panel)
 
 
 def _started(

@@ -22,7 +22,7 @@ from cupygemm._request.arrays import Array
 from cupygemm._solvers.common import blocks
 from cupygemm._solvers.common.ahead import beside, reached, wait_for
 from cupygemm._solvers.common.blocks import current_limits, is_ahead, lu_panel_blocks, outer_width
-from cupygemm._solvers.common.matrices import Matrices
+from cupygemm._solvers.common.matrices import Layout, Matrices
 from cupygemm._solvers.common.panel_steps import Update, joined
 from cupygemm._solvers.common.products import Rounding, subtract_product
 from cupygemm._solvers.lu.delayed_updates import LuStep, divided, steps
@@ -248,7 +248,7 @@ class Factorisation:
             subtract_product(left, right, a.block(rows, across), self.rounding)
 
 
-def panels_of(a: Matrices, k: int) -> Iterator[range]:
+def panels_of(a: Matrices | Layout, k: int) -> Iterator[range]:
     """Yield the columns of each panel of a factorisation of the first `k` columns."""
     outer = outer_width(k, lu_panel_blocks(a, max(a.m, 1)).width)
     first = 0
@@ -260,7 +260,7 @@ def panels_of(a: Matrices, k: int) -> Iterator[range]:
         first = panel.stop
 
 
-def _is_tail(a: Matrices, k: int, panel: range) -> bool:
+def _is_tail(a: Matrices | Layout, k: int, panel: range) -> bool:
     """Tell whether each block of a panel updates all columns behind it, up to the last."""
     extents = a.m - panel.start, k - panel.start
     return a.batches == 1 and panel.stop == k and max(extents) <= most_of_tail(a.n - k)
