@@ -44,6 +44,14 @@ def test_each_panel_updates_each_column_once_and_in_order(widths, n, most):
             columns = slice(solution.columns.start, solution.columns.stop)
             assert (solved[columns] == solution.panels.start).all()
             solved[columns] = solution.panels.stop
+        before, beside = step.solutions()
+        assert (before.panels, beside.panels) == (step.first.panels, step.solved.panels)
+        assert list(before.columns) + list(beside.columns) == list(step.first.columns) + list(
+            step.solved.columns
+        )
+        if before != step.first:  # all that is multiplied is solved for before
+            assert all(update.columns.stop <= before.columns.stop for update in step.updates)
+            assert beside.columns
         for update in (step.first, *step.updates):
             columns = slice(update.columns.start, update.columns.stop)
             assert (applied[columns] == update.panels.start).all()

@@ -41,6 +41,22 @@ class LuStep(Step):
     solved: Update
     read: range
 
+    def solutions(self) -> tuple[Update, Update]:
+        """Return the solutions before the factorisation of the next panel, and beside it.
+
+        Those of the next panel's columns alone would leave most compute units idle, since tiles of
+        a column wait for each other. So all columns that this step multiplies are solved for with
+        them. Those of delayed updates follow beside the panel: products must not begin at the same
+        time as the panel, which would find no compute units next to each other.
+        """
+        first, solved = self.first, self.solved
+        own = [update.columns.stop for update in self.updates if update.panels == solved.panels]
+        end, last = max(own, default=0), solved.columns.stop
+        if end in (0, last):
+            return first, solved
+        together = Update(first.panels, range(first.columns.start, end))
+        return together, Update(solved.panels, range(end, last))
+
 
 def steps(panels: Sequence[range], n: int, most: int) -> Iterator[LuStep]:
     """Yield the steps of a factorisation.

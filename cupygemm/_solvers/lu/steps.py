@@ -92,10 +92,13 @@ class Factorisation:
     def _take_beside(self, step: LuStep, following: range, next_step: LuStep | None) -> None:
         """Apply a panel to the next one's columns, and to the others while that is factored."""
         a = self.a
-        swapped = range(step.first.panels.start, following.stop)
         is_whole = self._unapplied == step.panel
+        first = step.first if is_whole else Update(self._unapplied, following)
+        solved, others = step.solutions() if is_whole else (first, step.solved)
+        swapped = range(step.first.panels.start, solved.columns.stop)
         self._move(_parts(step.panel) if is_whole else [self._unapplied], swapped, self._unapplied)
-        self._update(step.first if is_whole else Update(self._unapplied, following))
+        self._solve(solved)
+        self._multiply(first)
         columns = len(following) * (1 if a.dtype.char == "d" else 2)  # in the time of float64
         is_short = sum(x.operations(a.m) for x in step.updates) <= blocks.LIMITS.early * columns
         early = self._early(following, next_step) if is_short else []
@@ -108,7 +111,7 @@ class Factorisation:
         _, units = current_limits()
         with beside(factor_following, blocks.LIMITS.spared, units):
             self._move(_parts(step.panel), self._swapped(step), swapped)
-            self._solve(step.solved)
+            self._solve(others)
             for update in updates:
                 self._multiply(update)
             for update, end in zip(early, ends, strict=True):
