@@ -25,9 +25,13 @@ _MOVES_THREADS = 64
 
 @functools.lru_cache(maxsize=256)
 def _kernel(index: int, char: str, few: bool, solve: bool, planned: bool) -> tuple[Launch, int]:
-    """Return the kernel that swaps rows, and the columns of a workgroup, which are in registers."""
+    """Return the kernel that swaps rows, and the columns of a workgroup, which are in registers.
+
+    With many pivots, these are 128 bytes of each row: then an SM has room for two workgroups, of
+    which one loads while the other stores.
+    """
     dtype = np.dtype(char)
-    across = min((128 if few else 64) // words(dtype), 32)
+    across = min((128 if few else 32) // words(dtype), 32)
     launch = load(
         SWAP_ROWS,
         dtype,
