@@ -13,7 +13,7 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import NamedTuple
 
-from cupygemm._backends.struct_kernel import Shape, StructKernel
+from cupygemm._backends.struct_kernel import Shape, StructKernel, pointed
 from cupygemm._build.flatten import flatten
 
 _SCALARS = {"f": "float", "d": "double", "F": "Complex<float>", "D": "Complex<double>"}
@@ -129,6 +129,11 @@ class Call(NamedTuple):
     def enqueue(self) -> None:
         """Enqueue the launch on the current stream."""
         self.launch(self.grid, *self.arguments)
+
+    def enqueue_on(self, stream: int) -> None:
+        """Enqueue the launch on a stream, which is given by its address."""
+        address, _, _kept = pointed(self.launch.kind.pack(*self.arguments))
+        self.launch.function.launch(self.shape, stream, address)
 
     @property
     def shape(self) -> Shape:

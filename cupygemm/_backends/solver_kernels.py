@@ -14,6 +14,8 @@ UPDATE_BLOCK = KernelKind("update_block", "=QQQqqqqqqqiiii", "hopper/{}.cu")
 """A product inside a panel."""
 PANEL_PRODUCT = KernelKind("panel_product", "=QQQqqqqqqqiiii", "hopper/{}.cu")
 """A product of blocks of float32 inside a panel, nearly exact."""
+HOLD_UNITS = KernelKind("hold_units", "=QQ", "hopper/{}.cu")
+"""What keeps some SMs free of products while a panel is factored."""
 FACTOR_TILE = KernelKind("factor_tile", "=QqqQqqQii", "hopper/{}.cu")
 """A Cholesky factorisation of each matrix of a stack, which has at most 128 rows."""
 SOLVE_TILES = KernelKind("solve_tiles", "=QqqqQqqqQqqqQQQiiii", "hopper/{}.cu")

@@ -51,6 +51,10 @@ class StructKernel:
         address, _, _kept = pointed(packed)
         self.launch(self.shape(grid, threads), self._stream().ptr, address)
 
+    def resources(self) -> tuple[int, int]:
+        """Return the registers of a thread, and the shared memory of a workgroup."""
+        return int(self._kernel.num_regs), int(self._kernel.shared_size_bytes) + self._shared_bytes
+
     def shape(self, grid: tuple[int, int], threads: int) -> Shape:
         """Return the shape of a launch."""
         return self.function, *grid, 1, threads, 1, 1, self._shared_bytes

@@ -66,9 +66,11 @@ CUPYGEMM_INLINE double inverse(double x) {
 #endif
 }
 
-// A kernel, and one of which an SM holds several workgroups; the latter limits registers on NVIDIA.
+// A kernel, one whose threads have at most so many registers, and one of which an SM holds several
+// workgroups; the latter limits registers on NVIDIA.
 #if CUPYGEMM_NVIDIA
 #define CUPYGEMM_KERNEL(threads) extern "C" __global__ void __launch_bounds__(threads)
+#define CUPYGEMM_KERNEL_OF_REGISTERS(registers) extern "C" __global__ void __maxnreg__(registers)
 #define CUPYGEMM_RESIDENT_KERNEL(threads, workgroups)                                              \
     extern "C" __global__ void __launch_bounds__(threads, workgroups)
 #else

@@ -53,7 +53,8 @@ class Streams:
     def __init__(self) -> None:
         get_device, get_current_stream, self._record, self._wait = _runtime()
         index, current = get_device(), get_current_stream()
-        self._side = _side_stream(index, current)
+        self._index = index
+        self._side = _side_stream(index, current.ptr)
         self.current, self.side = int(current.ptr), int(self._side.ptr)
         self._idle = _of_thread.events.setdefault(index, [])
         self._is_forked = False
@@ -61,8 +62,17 @@ class Streams:
     def fork(self) -> None:
         """Let the side stream wait for what the current stream holds."""
         self._is_forked = True
-        event = self.behind(self.current)
-        self._wait(self.side, event.ptr)
+        self.order(self.behind(self.current), self.side)
+
+    def third(self) -> int:
+        """Return the address of a third stream, which waits for what the current one holds."""
+        stream = int(_side_stream(self._index, self.current, self.side).ptr)
+        self.order(self.behind(self.current), stream)
+        return stream
+
+    def order(self, event: Any, stream: int) -> None:
+        """Let a stream wait for an event, which nothing else waits for."""
+        self._wait(stream, event.ptr)
         self._idle.append(event)  # a wait is for what was recorded before it
 
     def enqueue(self, work: Callable[[], object], *, leads: bool = False) -> None:
@@ -88,8 +98,7 @@ class Streams:
 
     def join(self, mark: Any) -> None:
         """Let the current stream wait for a mark."""
-        self._wait(self.current, mark.ptr)
-        self._idle.append(mark)
+        self.order(mark, self.current)
 
     def end(self) -> None:
         """Let the current stream wait for all that the side stream holds."""
@@ -198,13 +207,13 @@ def _event() -> Any:
     return Event(disable_timing=True)
 
 
-def _side_stream(index: int, current: Any) -> Any:
-    """Return a side stream of a device; another one for work that is on a side stream already."""
+def _side_stream(index: int, *taken: int) -> Any:
+    """Return a side stream of a device, but none of those at some addresses."""
     from cupy.cuda import Stream
 
     streams = _of_thread.streams.setdefault(index, [])
     for stream in streams:
-        if stream.ptr != current.ptr:
+        if stream.ptr not in taken:
             return stream
     streams.append(Stream(non_blocking=True, priority=_HIGHEST_PRIORITY))
     return streams[-1]

@@ -20,6 +20,8 @@ _SMALLEST = {"f": "0x1p-126f", "d": "0x1p-1022"}
 _EPSILON = {"f": "0x1p-23f", "d": "0x1p-52"}
 _NEGLIGIBLE = {"f": "0x1p-46f", "d": "0x1p-104"}
 _TEAM = "common/solvers/team.hpp"
+_MOST_PANEL_REGISTERS = 248
+"""Of a thread of an LU panel in a cluster. With 256, an SM has some left (lu/held_units.py)."""
 
 _kind = functools.partial(KernelKind, file="common/solvers/{}.hpp")
 LU_PANEL = _kind("lu_panel", "=QqqQqQQQQQQiiiiii")
@@ -121,6 +123,9 @@ def source(
     team = TEAM_OF_CLUSTER if clusters else _TEAM
     products = {LU_PANEL: ROWS_PRODUCT, QR_PANEL: GRAM_SUMS}
     product = f'#include "{products[kind]}"\n' if clusters and kind in products else ""
+    kernel = "CUPYGEMM_KERNEL(threads)"
+    if clusters and kind == LU_PANEL:
+        kernel = f"CUPYGEMM_KERNEL_OF_REGISTERS({_MOST_PANEL_REGISTERS})"
     attribute = f" __cluster_dims__({constants['team']}, 1, 1)" if clusters else ""
     real = char.lower()
     reals = {
@@ -128,5 +133,6 @@ def source(
         "tolerance": _EPSILON[real],
         "negligible": _NEGLIGIBLE[real],
     }
-    before = f'#include "{team}"\n{product}#define CUPYGEMM_TEAM_ATTRIBUTE{attribute}\n\n'
+    defined = f"#define CUPYGEMM_TEAM_KERNEL(threads) {kernel}{attribute}"
+    before = f'#include "{team}"\n{product}{defined}\n\n'
     return kind.source(char, constants, reals, before)

@@ -16,27 +16,29 @@ prepared once for matrices of one shape, and an addition puts in the addresses (
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any, NamedTuple
 
 from cupygemm._backends.device import current_device
-from cupygemm._backends.kernel_kind import Call
+from cupygemm._backends.kernel_kind import Call, Launch
 from cupygemm._backends.launch_rows import LaunchRows, region
 from cupygemm._request.arrays import Array
 from cupygemm._solvers.common import blocks
-from cupygemm._solvers.common.ahead import forked, in_order, reached
+from cupygemm._solvers.common.ahead import OneStream, Streams, forked, in_order, reached
 from cupygemm._solvers.common.blocks import Blocks, Limits, current_limits, lu_panel_blocks
 from cupygemm._solvers.common.kernels import LU_PANEL, load
 from cupygemm._solvers.common.matrices import Layout, Matrices
 from cupygemm._solvers.common.teams import RECORD_BYTES, num_teams
 from cupygemm._solvers.common.updates import panel_update
+from cupygemm._solvers.lu.held_units import WORD_BYTES, has_room, held_units
 from cupygemm._solvers.lu.swaps import MOVES_BYTES, block_move
 
 _MATRIX, _PIVOTS, _INFO, _WORKSPACE = map(region, (1, 2, 3, 4))
-ALONE_BYTES = 176 << 10
-"""With a panel's own shared memory, nearly all of an SM's."""
+ALONE_BYTES = 168 << 10
+"""With a panel's own shared memory, nearly all of an SM's, except for what holds units."""
 _LEAST_ALONE = 16
 _ALIGNMENT = 256
 """Parts of the workspace begin at multiples of this, and the matrix is as far from one as it is."""
@@ -50,6 +52,7 @@ def factor_panel(
     *,
     columns: range | None = None,
     second: int | None = None,
+    holds_units: bool = False,
 ) -> Any:
     """Factor a panel.
 
@@ -66,6 +69,8 @@ def factor_panel(
     second : int, optional
         The first column of the panel's second part. Its blocks do not swap rows of columns before
         it.
+    holds_units : bool
+        Whether the panel's compute units are held for it, if they can be.
 
     Returns
     -------
@@ -90,7 +95,15 @@ def factor_panel(
         workspace.memset_async(0, prepared.zeroed_bytes)
     launches = prepared.launches.at(start - beyond, pivots.data.ptr, info.data.ptr, workspace.ptr)
     after_first: Any = None
-    with forked() if len(prepared.steps) > 2 and a.batches == 1 else in_order() as streams:
+    with contextlib.ExitStack() as stack:
+        streams: Streams | OneStream
+        if len(prepared.steps) > 2 and a.batches == 1:
+            streams = stack.enter_context(forked())
+        else:
+            streams = stack.enter_context(in_order())
+        if holds_units and prepared.held_team and isinstance(streams, Streams):
+            word = workspace.ptr + prepared.workspace_bytes - WORD_BYTES
+            stack.enter_context(held_units(streams, word, prepared.held_team))
         mark: Any = None
         for factor, others, ends_first in prepared.steps:
             mark_of_last = mark
@@ -119,12 +132,17 @@ class _Step(NamedTuple):
 
 
 class _Prepared(NamedTuple):
-    """The launches of a panel, and the workspace that they need, of which the start is zeroed."""
+    """The launches of a panel, and the workspace that they need.
+
+    The start of the workspace is zeroed, and its last word is for `held_units`. `held_team` is the
+    size of the panel's clusters if there is room beside them, or zero.
+    """
 
     launches: LaunchRows
     steps: list[_Step]
     zeroed_bytes: int
     workspace_bytes: int
+    held_team: int
 
 
 @functools.lru_cache(maxsize=512)
@@ -153,7 +171,11 @@ def _prepared(
             calls += _apply(a, before, own, range(start, changed.stop), workspace)
         ends_first = own is not None and own.columns.start == second
         steps.append(_Step(factor, range(first, len(calls)), ends_first))
-    return _Prepared(LaunchRows(calls), steps, workspace.zeroed_bytes, workspace.num_bytes)
+    num_bytes = workspace.num_bytes + WORD_BYTES
+    held_team = _held_team(
+        a, blocks, [calls[x.factor].launch for x in steps if x.factor is not None]
+    )
+    return _Prepared(LaunchRows(calls), steps, workspace.zeroed_bytes, num_bytes, held_team)
 
 
 class _Block(NamedTuple):
@@ -270,6 +292,13 @@ def _alone(a: Layout, shape: Blocks) -> dict[str, int]:
     max_cluster, _ = current_limits()
     alone = a.batches == 1 and _LEAST_ALONE <= shape.team <= max_cluster
     return {"shared_bytes": ALONE_BYTES} if alone else {}
+
+
+def _held_team(a: Layout, blocks: Sequence[_Block], launches: Sequence[Launch]) -> int:
+    """Return the size of the clusters of a panel if units can be held for them, or zero."""
+    (team, *others) = {block.shape.team for block in blocks}
+    is_held = not others and bool(_alone(a, blocks[0].shape)) and has_room(launches)
+    return team if is_held else 0
 
 
 def _apply(

@@ -106,7 +106,7 @@ class Factorisation:
         updates, after = divided(step.updates, a.m, most_beside, blocks.LIMITS.after)
         ends: list[Any] = []
         factor_following = functools.partial(
-            self._factor, following, [x.panels for x in early], ends
+            self._factor, following, [x.panels for x in early], ends, beside_long=not is_short
         )
         _, units = current_limits()
         with beside(factor_following, blocks.LIMITS.spared, units):
@@ -186,7 +186,12 @@ class Factorisation:
         return [Update(part, step.following) for part in parts if part]
 
     def _factor(
-        self, panel: range, early: Sequence[range] = (), ends: list[Any] | None = None
+        self,
+        panel: range,
+        early: Sequence[range] = (),
+        ends: list[Any] | None = None,
+        *,
+        beside_long: bool = False,
     ) -> None:
         """Factor a panel, and apply it to the columns that `_changed` tells.
 
@@ -198,6 +203,9 @@ class Factorisation:
             swapped by later parts.
         ends : list, optional
             Gets the event behind the factorisation of each of them.
+        beside_long : bool
+            Whether products beside the panel may take longer than it, so that it must not wait for
+            their end.
         """
         if _is_tail(self.a, self._k, panel):
             changed = self._changed(panel)
@@ -209,7 +217,9 @@ class Factorisation:
                 self._move([before], part)
                 self._update(Update(before, part))
             second = early[-1].stop if early and early[-1].stop in part[1:] else None
-            end = factor_panel(self.a, self.pivots, self.info, part, second=second)
+            end = factor_panel(
+                self.a, self.pivots, self.info, part, second=second, holds_units=beside_long
+            )
             if ends is not None and part in early:
                 self._traced(part)
                 ends.append(reached())

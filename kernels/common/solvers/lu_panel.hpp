@@ -108,8 +108,8 @@ CUPYGEMM_INLINE void factor(const LuPanelArgs &args, Shared &shared, u32 rank, u
 
 } // namespace cupygemm
 
-CUPYGEMM_KERNEL(cupygemm::Config::threads)
-CUPYGEMM_TEAM_ATTRIBUTE cupygemm_lu_panel(const cupygemm::LuPanelArgs args) {
+CUPYGEMM_TEAM_KERNEL(cupygemm::Config::threads)
+cupygemm_lu_panel(const cupygemm::LuPanelArgs args) {
     using namespace cupygemm;
     __shared__ Shared shared;
     const u32 rank = group_index_x(), team = group_index_y();

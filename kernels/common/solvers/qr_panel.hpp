@@ -322,8 +322,8 @@ template <class Storage> CUPYGEMM_INLINE void factor(const QrPanelArgs &args, St
 
 } // namespace cupygemm
 
-CUPYGEMM_KERNEL(cupygemm::Config::threads)
-CUPYGEMM_TEAM_ATTRIBUTE cupygemm_qr_panel(const cupygemm::QrPanelArgs args) {
+CUPYGEMM_TEAM_KERNEL(cupygemm::Config::threads)
+cupygemm_qr_panel(const cupygemm::QrPanelArgs args) {
     using namespace cupygemm;
     __shared__ Storage storage;
     if (is_set(args.done))

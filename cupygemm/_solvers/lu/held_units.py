@@ -1,0 +1,71 @@
+"""Compute units that no product takes while a panel is factored beside it (hold_units.cu).
+
+::
+
+    third stream   | hold units, until the word is set ......................... |
+    side stream    | block 0 | block 1 | block 2 | ... | last block | set the word
+
+A block of a panel is a cluster of workgroups, which needs compute units next to each other. Those
+of the block before are free between the two launches. If a product begins just then, its workgroups
+would take them, and the next block would wait for the product's end, some milliseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import numpy as np
+
+from cupygemm._backends.kernel_kind import Call, Launch
+from cupygemm._backends.solver_kernels import HOLD_UNITS
+from cupygemm._solvers.common.ahead import Streams
+from cupygemm._solvers.common.kernels import load
+
+WORD_BYTES = 8
+_HELD_BYTES = 24 << 10
+"""Of an SM's shared memory. Large products leave less to others."""
+_SHARED_BYTES, _BYTES_OF_SYSTEM, _REGISTERS = 228 << 10, 1 << 10, 1 << 16
+"""Of an SM. The system takes some shared memory for each thread block."""
+_UNIT_OF_REGISTERS, _THREADS = 8, 32
+_MOST_REGISTERS = 32
+_MOST_NS = 5_000_000
+
+
+def has_room(launches: Sequence[Launch]) -> bool:
+    """Tell whether the thread blocks of a panel find room beside those that hold units."""
+    for launch in launches:
+        registers, shared_bytes = launch.function.resources()
+        of_thread = -(-registers // _UNIT_OF_REGISTERS) * _UNIT_OF_REGISTERS
+        if of_thread * launch.threads + _MOST_REGISTERS * _THREADS > _REGISTERS:
+            return False
+        if shared_bytes + _HELD_BYTES + 2 * _BYTES_OF_SYSTEM > _SHARED_BYTES:
+            return False
+    return True
+
+
+@contextmanager
+def held_units(streams: Streams, word: int, team: int) -> Iterator[None]:
+    """Hold units for the panel that the block enqueues on the side stream.
+
+    Parameters
+    ----------
+    streams : Streams
+    word : int
+        The address of `WORD_BYTES` of workspace.
+    team : int
+        The thread blocks of a cluster of the panel.
+    """
+    from cupy.cuda.runtime import memsetAsync
+
+    third = streams.third()
+    memsetAsync(word, 0, WORD_BYTES, third)
+    zeroed = streams.behind(third)
+    launch = load(HOLD_UNITS, np.dtype("d"), _THREADS, team=team, shared_bytes=_HELD_BYTES)
+    Call(launch, (team, 1), (word, _MOST_NS)).enqueue_on(third)
+    try:
+        yield
+    finally:
+        streams.order(zeroed, streams.side)
+        memsetAsync(word, 1, WORD_BYTES, streams.side)
+        streams.join(streams.behind(third))
