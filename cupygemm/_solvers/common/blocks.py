@@ -136,7 +136,7 @@ class Limits:
     substituted: int = 64
     vector: int = 64
     ahead: int = 2048
-    beside_lu: int = 160_000_000
+    beside_lu: int = 190_000_000
     after: int = 1024
     early: int = 60_000_000
     ahead_of_qr: int = 1024

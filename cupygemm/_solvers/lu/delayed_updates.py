@@ -5,12 +5,15 @@ group update the columns of their group one by one. The columns behind it are up
 group, in as many pieces as the next group has panels, each beside the factorisation of a panel::
 
     side stream     | factor panel 3     | factor panel 4     | factor panel 5     | ...
-    current stream  | 0-2: solve 4 to 11 | 3: solve 5         |                    | ...
+    current stream  | 0-2: solve 8 to 11 | 3: solve 5         |                    | ...
                     | 0-2: update 4, 5   | 3: update 5        | (nothing here)     | ...
                     | 0-2: update 6, 7   | 0-2: update 8, 9   | 0-2: update 10, 11 | ...
 
-An update is the solution for the panels' rows of U and a product. All rows of U are solved for at
-once, since a triangular system with few columns takes nearly as long as one with many.
+An update is the solution for the panels' rows of U and a product. A triangular system with few
+columns takes nearly as long as one with many. So the rows of U that the first step after a group
+needs are solved for at once, before the panel (here 3 to 7), and all others beside it.
+
+The first panel is a group of its own, so that products run beside the second one.
 
 Products beside a panel leave compute units to it, which are idle if the panel ends first. So the
 last columns of an update that takes longer than the panel wait for its end, and then have all.
@@ -122,11 +125,14 @@ def divided(
 
 
 def _groups(panels: Sequence[range], most: int) -> list[list[range]]:
-    """Return groups of panels as wide as the first one; the last panels are groups of their own."""
+    """Return groups of panels as wide as the first one.
+
+    The first panel and the last ones are groups of their own.
+    """
     count = sum(len(panel) == len(panels[0]) for panel in panels)
     wide = max(count - most, 0) if most > 1 else 0
-    ends = [*range(0, wide, most), *range(wide, len(panels))]
-    return [list(panels[i:j]) for i, j in zip(ends, [*ends[1:], len(panels)], strict=True)]
+    starts = [*range(min(wide, 1)), *range(1, wide, most), *range(wide, len(panels))]
+    return [list(panels[i:j]) for i, j in zip(starts, [*starts[1:], len(panels)], strict=True)]
 
 
 def _pieces(columns: range, count: int) -> list[range]:
