@@ -35,6 +35,7 @@ def launch(
     profile: bool = False,
     sample: int | None = None,
     checks: bool | None = None,
+    cooperative: bool = False,
 ) -> LaunchStats:
     """Run a kernel of a code object on a device of its own, of the target it was compiled for.
 
@@ -62,6 +63,9 @@ def launch(
         With `profile`: run at most so many workgroups, as `cupygemm.emulator.profile` says.
     checks : bool, optional
         As `cupygemm.emulator.checks` says by default.
+    cooperative : bool
+        Whether all workgroups are on the device together, as after ``hipLaunchCooperativeKernel``,
+        so that the kernel may call ``grid_group::sync``. Such a launch cannot be sampled.
 
     Returns
     -------
@@ -73,9 +77,11 @@ def launch(
     OSError
         The file cannot be read.
     ValueError
-        No such kernel, or several to choose from; arguments that do not fit it.
+        No such kernel, or several to choose from; arguments that do not fit it; a sample of a
+        cooperative launch.
     EmulatorError
-        The file is no code object, or the launch is refused.
+        The file is no code object, or the launch is refused: among others, a cooperative grid that
+        the device does not hold at once.
     KernelFault
         The kernel did what a GPU would get wrong.
 
@@ -88,6 +94,11 @@ def launch(
 
     if sample is not None and sample < 1:
         raise ValueError(f"sample={sample}: the sample must be at least 1 workgroup")
+    if sample is not None and cooperative:
+        raise ValueError(
+            f"sample={sample}: workgroups of a cooperative launch wait for each other, so that all "
+            "must run"
+        )
     data = bytes(code) if isinstance(code, bytes | bytearray) else Path(code).read_bytes()
     device = Device(TARGETS[target_of(data)])
     found = choose_kernel(device.load(data).kernels, kernel)
@@ -113,11 +124,14 @@ def launch(
                 f"argument {position} of {found.name} has {declared.size} bytes, not {len(packed)}"
             )
         values.append(packed)
-    device.check_launch(found, _extents(grid), _extents(block), dynamic_lds)
+    extents = _extents(grid), _extents(block)
+    device.check_launch(found, *extents, dynamic_lds)
+    if cooperative:
+        device.check_cooperative(found, *extents, dynamic_lds)
     stats = run.launch(
-        found, _extents(grid), _extents(block), dynamic_lds, values, device.memory,
+        found, *extents, dynamic_lds, values, device.memory,
         device.target, order=order, profile=profile, sample=sample if profile else None,
-        checks=checks,
+        checks=checks, cooperative=cooperative,
     )  # fmt: skip
     for address, array in buffers:
         if array.flags.writeable:

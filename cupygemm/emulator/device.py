@@ -9,6 +9,7 @@ the work before the event was done.
 from __future__ import annotations
 
 import functools
+import math
 import threading
 import time
 from dataclasses import dataclass, field
@@ -228,6 +229,24 @@ class Device:
                 f"but a workgroup of {self.target.name} has {self.target.lds_bytes}"
             )
         warp_idioms.report(kernel.code_object, threads)
+
+    def check_cooperative(
+        self,
+        kernel: Kernel,
+        grid: tuple[int, int, int],
+        block: tuple[int, int, int],
+        dynamic_lds: int,
+    ) -> None:
+        """Raise `LaunchError` for a cooperative grid that the device does not hold at once."""
+        workgroups, threads = math.prod(grid), math.prod(block)
+        fitting = self.occupancy(kernel, threads, dynamic_lds)
+        most = fitting * self.target.num_cus
+        if workgroups > most:
+            raise LaunchError(
+                f"{kernel.name}: a cooperative launch of {workgroups:,} workgroups; the device "
+                f"holds {most:,} of {threads} work-items at once, {fitting} on each compute unit. "
+                "They would wait for workgroups that cannot start: a deadlock"
+            )
 
     def occupancy(self, kernel: Kernel, threads: int, dynamic_lds: int) -> int:
         """Return how many workgroups of `threads` work-items fit a compute unit at a time.

@@ -110,3 +110,34 @@ def test_what_does_not_fit_is_refused(code: bytes) -> None:
     two = compile_program(SOURCE + OTHER, "two", target_name="gfx942").code
     with pytest.raises(ValueError, match="choose a kernel; it has nothing, saxpy"):
         emulator.launch(two, 1, 64, [])
+
+
+COOPERATIVE = """
+#include <hip/hip_cooperative_groups.h>
+extern "C" __global__ void turn(const int* x, int* y, int* z) {
+    auto grid = cooperative_groups::this_grid();
+    int i = grid.thread_rank();
+    y[i] = 2 * x[i];
+    grid.sync();
+    z[i] = y[grid.size() - 1 - i] + 1;
+}
+"""
+
+
+@pytest.mark.parametrize("target", ["gfx90a", "gfx942", "gfx950"])
+def test_a_cooperative_launch_waits_for_its_grid(target: str) -> None:
+    code = compile_program(COOPERATIVE, "turn", target_name=target).code
+    x, y, z = np.arange(5 * 128, dtype="i4"), np.zeros(5 * 128, "i4"), np.zeros(5 * 128, "i4")
+    emulator.launch(code, 5, 128, [x, y, z], cooperative=True)
+    np.testing.assert_array_equal(z, 2 * x[::-1] + 1)
+    with pytest.raises(emulator.KernelFault, match="outside a cooperative launch"):
+        emulator.launch(code, 5, 128, [x, y, z])
+
+
+def test_a_cooperative_launch_that_does_not_fit_is_refused() -> None:
+    code = compile_program(COOPERATIVE, "turn", target_name="gfx942").code
+    arguments = [np.zeros(1, "i4")] * 3
+    with pytest.raises(emulator.EmulatorError, match=r"of 305 workgroups; the device holds 304"):
+        emulator.launch(code, 305, 64, arguments, dynamic_lds=65536, cooperative=True)
+    with pytest.raises(ValueError, match="sample=2: workgroups of a cooperative launch wait"):
+        emulator.launch(code, 5, 64, arguments, profile=True, sample=2, cooperative=True)

@@ -9,14 +9,13 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import itertools
-import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cupygemm._build.private_dir import check_of_the_system
 from cupygemm.emulator.code_object import InvalidCodeObject
-from cupygemm.emulator.device import Device
+from cupygemm.emulator.device import Device, LaunchError
 from cupygemm.emulator.peers import Devices
 from cupygemm.emulator.runtime.handles import Handles
 from cupygemm.emulator.runtime.host_bytes import host_bytes, host_values
@@ -181,25 +180,14 @@ class ModuleFunctions(Handles):
         device = self.device
         device.check_launch(kernel, grid, block, dynamic_lds)
         if cooperative:
-            self._check_cooperative(kernel, math.prod(grid), math.prod(block), dynamic_lds)
+            try:
+                device.check_cooperative(kernel, grid, block, dynamic_lds)
+            except LaunchError as error:
+                raise HipError(Status.COOPERATIVE_LAUNCH_TOO_LARGE, str(error)) from None
         launch = KernelLaunch(
             device, function, kernel, grid, block, dynamic_lds, tuple(values), cooperative
         )
         self.submit(stream, f"kernel {kernel.name}", launch)
-
-    def _check_cooperative(
-        self, kernel: Kernel, workgroups: int, threads: int, dynamic_lds: int
-    ) -> None:
-        """Raise `HipError` for a grid that the device does not hold at once."""
-        fitting = self.device.occupancy(kernel, threads, dynamic_lds)
-        most = fitting * self.device.target.num_cus
-        if workgroups > most:
-            raise HipError(
-                Status.COOPERATIVE_LAUNCH_TOO_LARGE,
-                f"{kernel.name}: a cooperative launch of {workgroups:,} workgroups; the device "
-                f"holds {most:,} of {threads} work-items at once, {fitting} on each compute unit. "
-                "They would wait for workgroups that cannot start: a deadlock",
-            )
 
     def hipOccupancyMaxActiveBlocksPerMultiprocessor(
         self, blocks: int, stub: int, block_size: int, dynamic_lds: int

@@ -117,16 +117,24 @@ def test_a_source_with_python_bindings_compiles_as_it_is(cp: ModuleType) -> None
     assert (y.get() == 3).all()
 
 
-def test_a_grid_that_waits_for_itself_is_named(
-    cp: ModuleType, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_grid_that_waits_for_itself_is_named(cp: ModuleType) -> None:
     source = """
     #include <hip/hip_cooperative_groups.h>
     extern "C" __global__ void wait() { cooperative_groups::this_grid().sync(); }
     """
-    with pytest.raises(cp.cuda.driver.CUDADriverError, match="trap"):
+    kind = "grid_group::sync outside a cooperative launch"
+    with pytest.raises(cp.cuda.driver.CUDADriverError, match=kind):
         cp.RawKernel(source, "wait")((1,), (1,), ())
-    assert "grid_group::sync needs a cooperative launch" in capsys.readouterr().out
+
+
+def test_a_failed_assert_is_named_with_its_condition(cp: ModuleType) -> None:
+    source = """
+    extern "C" __global__ void check(const int* x) { assert(x[threadIdx.x] != 3); }
+    """
+    with pytest.raises(cp.cuda.driver.CUDADriverError, match="failed assert\n") as caught:
+        cp.RawKernel(source, "check")((1,), (64,), (cp.arange(64, dtype="i4"),))
+    assert "assert(x[threadIdx.x] != 3)" in str(caught.value)
+    assert "lane 3\n" in str(caught.value)
 
 
 def test_reads_that_a_write_may_race_with_are_listed(cp: ModuleType) -> None:

@@ -35,7 +35,7 @@ __forceinline__ __device__ void *memset(void *to, int value, size_t size) {
 
 __attribute__((weak, noinline, noreturn)) __device__ void
 __assert_fail(const char *, const char *, unsigned int, const char *) {
-    __builtin_trap();
+    asm volatile("s_trap 33"); // reported as a failed assert
     __builtin_unreachable();
 }
 }

@@ -5,7 +5,6 @@
 #pragma once
 
 #include <device/launch.h>
-#include <device/printf.h>
 #include <device/warp.h>
 #include <device/warp_sync.h>
 
@@ -70,9 +69,7 @@ struct grid_group {
     }
     HIP_CG void sync() const {
         if (!is_valid()) {
-            cupygemm_print("grid_group::sync needs a cooperative launch "
-                           "(hipLaunchCooperativeKernel)\n");
-            __builtin_trap();
+            asm volatile("s_trap 34"); // reported as a launch that is not cooperative
         }
         __syncthreads();
         if (this_thread_block().thread_rank() == 0) {
@@ -216,8 +213,7 @@ HIP_CG_FREE thread_group this_thread() { return {1u, 0u}; }
 // Tiles whose size is known at run time only.
 HIP_CG_FREE void cupygemm_check_tile(unsigned int n) {
     if (n == 0 || n > 64 || (n & (n - 1)) != 0) {
-        cupygemm_print("tiled_partition: a tile has a power of two of lanes, at most 64\n");
-        __builtin_trap();
+        asm volatile("s_trap 35"); // reported as a size that no tile has
     }
 }
 template <typename Parent>

@@ -38,6 +38,25 @@ _CONDITIONS: dict[str, Callable[[Group], Any]] = {
 
 
 _WRONG_MASK = 32  # the s_trap by which device/warp_sync.h reports a mask
+# What other s_trap of the headers here mean: the kind of fault, and what to do.
+_TRAPS = {
+    33: (
+        "failed assert",
+        "the condition of an assert() is false in these lanes; define NDEBUG to compile without it",
+    ),
+    34: (
+        "grid_group::sync outside a cooperative launch",
+        (
+            "workgroups may wait for each other only if all of them are on the device together:\n"
+            "launch the kernel by hipLaunchCooperativeKernel, or emulator.launch(cooperative=True)"
+        ),
+    ),
+    35: (
+        "tiled_partition of an impossible size",
+        "a tile has a power of two of lanes, at most 64",
+    ),
+}
+_UNKNOWN_TRAP = "trap", "the kernel executed s_trap {}: an abort(), or what -fsanitize= looks for"
 
 
 def bind_program_control(inst: Instruction) -> Step | None:
@@ -68,10 +87,10 @@ def bind_program_control(inst: Instruction) -> Step | None:
             if raw == _WRONG_MASK:
                 _report_mask(group, lanes)
                 return
+            kind, what = _TRAPS.get(raw, _UNKNOWN_TRAP)
             raise Fault(
-                "trap",
-                f"the kernel executed s_trap {raw}: an abort(), a failed assert, or what "
-                "-fsanitize= looks for",
+                kind,
+                what.format(raw),
                 wave=0,
                 lane=lanes[0] if lanes else -1,
                 lanes=lanes,
