@@ -262,6 +262,21 @@ extern "C" __global__ void k(unsigned* x) { x[threadIdx.x] = 7 + added[threadIdx
 """
 
 
+_OLD_LINE = """
+extern "C" __global__ void k(unsigned* x, unsigned* turn) {
+    if (blockIdx.x == 0) {
+        while (__hip_atomic_load(turn, __ATOMIC_ACQUIRE, __HIP_MEMORY_SCOPE_AGENT) == 0) {}
+        x[threadIdx.x] = 7;
+        __hip_atomic_fetch_add(turn, 1, __ATOMIC_RELEASE, __HIP_MEMORY_SCOPE_AGENT);
+        return;
+    }
+    unsigned before = x[threadIdx.x];
+    __hip_atomic_fetch_add(turn, 1, __ATOMIC_RELEASE, __HIP_MEMORY_SCOPE_AGENT);
+    while (__hip_atomic_load(turn, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT) < 128) {}
+    asm volatile("" ::: "memory");
+    x[64 + threadIdx.x] = before + x[threadIdx.x];
+}
+"""
 _PLAIN_FLAG = """
 extern "C" __global__ void k(unsigned* x, unsigned* flag) {
     if (blockIdx.x == 0 && threadIdx.x == 0)
@@ -273,9 +288,9 @@ extern "C" __global__ void k(unsigned* x, unsigned* flag) {
 """
 
 
-def _flag() -> int:
+def _flag(source: str) -> int:
     x = np.zeros(128, np.uint32)
-    emulator.launch(_compiled(_PLAIN_FLAG), 2, 64, [x, np.zeros(1, np.uint32)])
+    emulator.launch(_compiled(source), 2, 64, [x, np.zeros(1, np.uint32)])
     return int(x[64])
 
 
@@ -320,7 +335,9 @@ def run(name: str) -> int:
     if name == "restricted_arguments":
         return _shared_arguments()
     if name == "write_backs":
-        return _flag()
+        return _flag(_PLAIN_FLAG)
+    if name == "invalidations":
+        return _flag(_OLD_LINE)
     if name == "constant_variables":
         return _constant()
     if name == "argument_views":

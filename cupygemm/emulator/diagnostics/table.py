@@ -175,6 +175,15 @@ CHECKS: Mapping[str, Check] = {
         "stores visible to the other XCDs of a device",
         "warn",
     ),
+    "invalidations": Check(
+        "a plain load of what another workgroup has stored, ordered by atomics, if its own "
+        "workgroup has loaded the same 16 bytes before and not emptied its vector L1 since "
+        "(__threadfence, an acquire)",
+        "the stored value is read",
+        "LLVM's User Guide for AMDGPU, memory models of gfx90a and gfx942: buffer_inv sc1 "
+        "(buffer_wbinvl1) ensures that later loads do not see stale data in L1",
+        "warn",
+    ),
     "lane_races": Check(
         "two lanes of a wave that store different values to the same bytes in one instruction, or "
         "that add to what they have read there, unless all lanes do so at one place; a warning in "
@@ -232,5 +241,6 @@ UNCHECKED = (
     "waits",
     *GROUPS["races"],
     "write_backs",
+    "invalidations",
     *GROUPS["wait_states"],
 )

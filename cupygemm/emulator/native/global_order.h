@@ -26,7 +26,7 @@
 #include "lanes.h"
 
 static const uint32_t WAVE_BITS = 0xFFFFFF, PC_BITS = 0x3FFFFF, COHERENT = 1u << 22,
-                      ATOMIC_SITE = 1u << 23;
+                      ATOMIC_SITE = 1u << 23, SCALAR_SITE = 1u << 23; /* of writes, of loads */
 
 struct global_view {
     struct machine *m;
@@ -204,10 +204,33 @@ static inline bool stays_in_l2(const struct global_view *v, const struct site *s
     return gone || global_ordered(v, s);
 }
 
+/* Whether a load has brought a line into this workgroup's L1, where it may still be. */
+static inline bool stays_in_l1(const struct global_view *v, const struct site *load) {
+    const struct machine *m = v->m;
+    return is_current(v, load) && !(load->pc & (COHERENT | SCALAR_SITE)) &&
+           wave_of_site(load) / m->waves_per_group == v->own / m->waves_per_group &&
+           load->time > m->invalidated[m->workgroup[v->wave]];
+}
+
+/* Return the load that may have left an old line in L1, from before another workgroup's plain store
+ * to what is loaded now; NULL if there is none. */
+static inline const struct site *load_before(const struct global_view *v,
+                                             const struct global_record *r, uint32_t bytes) {
+    const struct machine *m = v->m;
+    const struct site *s = &r->write;
+    if (!m->invalidated || s->pc & COHERENT || v->site.pc & (COHERENT | SCALAR_SITE) ||
+        !(bytes_of_site(s) & bytes) || !is_current(v, s) ||
+        wave_of_site(s) / m->waves_per_group == v->own / m->waves_per_group)
+        return NULL;
+    if (r->read.time < s->time && stays_in_l1(v, &r->read))
+        return &r->read;
+    return r->other_read.time < s->time && stays_in_l1(v, &r->other_read) ? &r->other_read : NULL;
+}
+
 static inline int global_race(const struct global_view *v, int code, const struct access *a,
                               int lane, const struct site *s) {
     struct machine *m = v->m;
-    bool writes = code != GLOBAL_RACE_READ && code != UNSEEN_WRITE;
+    bool writes = code != GLOBAL_RACE_READ && code != UNSEEN_WRITE && code != STALE_LINE;
     if (!is_current(v, s))
         code += STREAM_RACE_READ - GLOBAL_RACE_READ;
     if (!raise(m, code, lane, a->address[lane], a->bytes[lane], writes))
@@ -285,6 +308,13 @@ static inline int global_read(const struct global_view *v, const struct access *
         if (code)
             return code;
     }
+    const struct site *before = load_before(v, r, bytes);
+    if (before) {
+        int code = global_race(v, STALE_LINE, a, lane, &r->write);
+        v->m->fault.other_seq = 4 * (int32_t)(before->pc & PC_BITS);
+        if (code)
+            return code;
+    }
     note_read(v, r, bytes);
     return OK;
 }
@@ -314,6 +344,14 @@ static inline void note_write(const struct global_view *v, struct global_record 
         note_site(v, &r->write, bytes);
 }
 
+/* Whether this wave has seen a write by a load past the caches, so that its own to the same bytes
+ * comes after it. A flag that two workgroups set in turn is stored by plain stores on CDNA2. */
+static inline bool has_seen(const struct global_view *v, const struct site *load,
+                            const struct site *write, uint32_t bytes) {
+    return is_current(v, load) && wave_of_site(load) == v->own && load->pc & COHERENT &&
+           load->time > write->time && !(bytes & ~bytes_of_site(load));
+}
+
 /* `same` tells whether the write changes nothing; it is only asked where that matters. */
 static inline int global_write(const struct global_view *v, const struct access *a, int lane,
                                struct global_record *r, uint32_t bytes, bool same) {
@@ -321,7 +359,9 @@ static inline int global_write(const struct global_view *v, const struct access 
         return global_race(v, GLOBAL_RACE_WRITE_READ, a, lane, &r->read);
     if (conflicts(v, &r->other_read, bytes))
         return global_race(v, GLOBAL_RACE_WRITE_READ, a, lane, &r->other_read);
-    if (!same && overwrites(v, &r->write, bytes))
+    bool seen =
+        has_seen(v, &r->read, &r->write, bytes) || has_seen(v, &r->other_read, &r->write, bytes);
+    if (!same && !seen && overwrites(v, &r->write, bytes))
         return global_race(v, GLOBAL_RACE_WRITE_WRITE, a, lane, &r->write);
     note_write(v, r, bytes);
     return OK;

@@ -121,7 +121,7 @@ static inline bool note_granule(const struct global_view *v, struct plain_view p
         return true;
     if (writes ? overwrites(v, &r->write, bytes) : conflicts(v, &r->write, bytes))
         return false;
-    if (stays_in_l2(v, &r->write, bytes))
+    if (stays_in_l2(v, &r->write, bytes) || (!writes && load_before(v, r, bytes)))
         return false;
     if (!writes) {
         note_read(v, r, bytes);

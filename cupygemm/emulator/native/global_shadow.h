@@ -135,7 +135,7 @@ static inline int note_scalar(struct machine *m, const struct operation *op, int
     a.partial = false;
     a.address[0] = address;
     a.bytes[0] = (uint8_t)(4 * dwords);
-    struct global_view v = global_view(m, wave, 0, pc);
+    struct global_view v = global_view(m, wave, SCALAR_SITE, pc);
     v.site.seq = (uint32_t)m->vm_waited[wave];
     return note_accesses(v, op, &a, 1);
 }

@@ -54,6 +54,7 @@ enum fault_code {
     TYPED_SELECTS,      /* typed store through a resource that exchanges components */
     TYPED_SWIZZLED,     /* typed access of more than a dword to a swizzled buffer */
     TYPED_MISALIGNED,   /* typed access that is not aligned to its element, of up to a dword */
+    STALE_LINE,         /* load of a line that the L1 may hold from before a store to it */
     NEEDS_FINER_SHADOW, /* not a fault: the caller refines the shadow memory and resumes */
 };
 
@@ -76,7 +77,7 @@ struct lds_block {
 struct site {
     uint32_t time, seq;
     uint32_t wave; /* bits 0-23 */
-    uint32_t pc;   /* bits 0-21 in dwords, bit 22 COHERENT, bit 23 ATOMIC_SITE */
+    uint32_t pc;   /* bits 0-21 in dwords, bit 22 COHERENT, bit 23 ATOMIC_SITE, SCALAR_SITE */
 };
 
 struct global_record {
@@ -194,6 +195,7 @@ struct machine {
         *written_back;        /* (num_waves,) operations before the latest write-back of the L2 */
     uint32_t *clock;          /* vector memory operations of all launches */
     uint32_t *acquired;       /* (workgroups,) time of the latest atomic */
+    uint32_t *invalidated;    /* (workgroups,) of the latest invalidation of L1; NULL: of no use */
     struct release *releases; /* (num_waves, RELEASES), newest first */
     const struct interval *rivals;   /* (num_rivals,) ascending */
     const struct stretch *stretches; /* (num_stretches,) */

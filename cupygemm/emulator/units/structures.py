@@ -58,7 +58,7 @@ class MachineStruct(Structure):
             pointer starts ends lds_history vm_history flags reads polls named variables
             pointer global_shadow global_lines
             pointer vm_passed without_write_back pcs written_back
-            pointer clock acquired releases rivals stretches defined
+            pointer clock acquired invalidated releases rivals stretches defined
             pointer undefined undefined_scalar origin origin_scalar lds_undefined lds_origin
             pointer scratch_defined scratch_origin
             pointer undefined_address scc launched skipped skipped_at

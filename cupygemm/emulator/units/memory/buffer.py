@@ -16,6 +16,7 @@ from cupygemm.emulator.targets import Target
 from cupygemm.emulator.units import Step
 from cupygemm.emulator.units.constants import constant_bits
 from cupygemm.emulator.units.lds.unit import m0_mask
+from cupygemm.emulator.units.memory.invalidations import invalidate, invalidates
 from cupygemm.emulator.units.memory.vector import (
     memory_operation,
     typed_operation,
@@ -23,13 +24,15 @@ from cupygemm.emulator.units.memory.vector import (
 )
 from cupygemm.emulator.units.memory.write_backs import write_back, writes_back
 
-_CACHE_CONTROL = ("buffer_wbl2", "buffer_inv", "buffer_invl2", "buffer_wbinvl1")
+_CACHE_CONTROL = ("buffer_wbl2", "buffer_invl2")
 
 
 def bind(inst: Instruction, target: Target) -> Step | None:
     """Return the step that executes a buffer instruction, or None if it is not emulated."""
     if writes_back(inst):
         return write_back
+    if invalidates(inst):
+        return invalidate
     if inst.mnemonic.startswith(_CACHE_CONTROL):
         return lambda _group: None  # the emulated memory has no caches
     fields, resource, soffset = inst.fields, inst.operand("srsrc"), inst.operand("soffset")

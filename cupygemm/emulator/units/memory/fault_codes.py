@@ -44,7 +44,8 @@ class FaultCode(IntEnum):
     TYPED_SELECTS = 31
     TYPED_SWIZZLED = 32
     TYPED_MISALIGNED = 33
-    NEEDS_FINER_SHADOW = 34
+    STALE_LINE = 34
+    NEEDS_FINER_SHADOW = 35
 
 
 _CODES = {  # by the check that the faults belong to
@@ -77,6 +78,7 @@ _CODES = {  # by the check that the faults belong to
         FaultCode.GLOBAL_RACE_WRITE_WRITE,
     ),
     "write_backs": (FaultCode.UNSEEN_WRITE,),
+    "invalidations": (FaultCode.STALE_LINE,),
     "lane_races": (FaultCode.LANE_RACE,),
     "inactive_lanes": (FaultCode.INACTIVE_LANE,),
     "partial_barriers": (FaultCode.SKIPPED_BARRIER,),

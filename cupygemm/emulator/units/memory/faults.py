@@ -14,7 +14,12 @@ from cupygemm.emulator.isa.disassembly_modifiers import DATA_FORMATS, NUMBER_FOR
 from cupygemm.emulator.units.lds.polling import polls_of
 from cupygemm.emulator.units.lds.shared_arrays import meant_by, meant_outside
 from cupygemm.emulator.units.memory.fault_codes import CHECK_OF, FaultCode
-from cupygemm.emulator.units.memory.global_races import Race, global_race, unseen_write
+from cupygemm.emulator.units.memory.global_races import (
+    Race,
+    global_race,
+    stale_line,
+    unseen_write,
+)
 from cupygemm.emulator.units.memory.lane_races import lane_race
 from cupygemm.emulator.waves.marks import marks_of
 from cupygemm.emulator.waves.reports import instruction_at
@@ -76,7 +81,7 @@ def memory_fault(number: int, found: Any, group: Group, position: int) -> Fault:
         return _undefined_data(code, found, group, position)
     if code == FaultCode.LANE_RACE:
         return lane_race(found, group, position)
-    describe = unseen_write if code == FaultCode.UNSEEN_WRITE else partial(_describe, code)
+    describe = _CACHED.get(code, partial(_describe, code))
     kind, detail = describe(found, group, position)
     in_lds = code == FaultCode.MISALIGNED and found.address < _FIRST_GLOBAL
     is_global = code in _GLOBAL and not in_lds
@@ -256,6 +261,7 @@ _GLOBAL_RACES = {
     FaultCode.GLOBAL_RACE_WRITE_READ: Race("write after another {}'s read", "writes", "read"),
     FaultCode.GLOBAL_RACE_WRITE_WRITE: Race("write after another {}'s write", "writes", "wrote"),
 }
+_CACHED = {FaultCode.UNSEEN_WRITE: unseen_write, FaultCode.STALE_LINE: stale_line}
 _STREAM_RACES = (
     FaultCode.STREAM_RACE_READ,
     FaultCode.STREAM_RACE_WRITE_READ,
@@ -265,7 +271,7 @@ _GLOBAL = (
     FaultCode.OUT_OF_BOUNDS,
     FaultCode.MISALIGNED,
     FaultCode.MEMORY_UNINITIALISED,
-    FaultCode.UNSEEN_WRITE,
+    *_CACHED,
     *_TYPED,
     *_GLOBAL_RACES,
     *_STREAM_RACES,

@@ -25,6 +25,11 @@ different XCDs, and nothing has written that L2 back since. Data: put __threadfe
 store and the flag or counter. A flag or a lock: store it by an atomic (__hip_atomic_store with
 __HIP_MEMORY_SCOPE_AGENT, atomicExch) or through a volatile pointer"""
 
+_OLD_LINE = """\
+That line may still be in the vector L1 of this workgroup's compute unit, as no wave of the
+workgroup has emptied it since: put __threadfence() behind the atomic that says that the value is
+there, or load the flag with __ATOMIC_ACQUIRE and __HIP_MEMORY_SCOPE_AGENT"""
+
 
 class Race(NamedTuple):
     """A kind of race in global memory, with the verbs for this access and the other one."""
@@ -77,17 +82,39 @@ def unseen_write(found: Any, group: Group, position: int) -> tuple[str, str]:
     position : int
         Position of the wave within the group.
     """
+    return "store that other XCDs need not see", f"{_store_and_load(found, group)}\n{_KEPT}"
+
+
+def stale_line(found: Any, group: Group, position: int) -> tuple[str, str]:
+    """Return the kind and the description of a load from a line that L1 may hold from earlier on.
+
+    Parameters
+    ----------
+    found : ctypes.Structure
+        ``struct fault``.
+    group : Group
+    position : int
+        Position of the wave within the group.
+    """
+    detail = (
+        f"{_store_and_load(found, group)}\nafter this workgroup had loaded the same line at\n"
+        f"  {instruction_at(group.state, found.other_seq)}\n{_OLD_LINE}"
+    )
+    return "load that may find an old line in the cache", detail
+
+
+def _store_and_load(found: Any, group: Group) -> str:
+    """Return what is read, and who wrote it."""
     state, size = group.state, found.bytes
     per_group = state.num_waves // len(state.workgroup_ids)
     number, wave = divmod(found.other_wave, per_group)
     doing = "an atomic on" if found.is_atomic else "reads"
-    detail = (
+    return (
         f"{doing} {size} byte{'s' * (size > 1)}, "
         f"{place_of(state, int(found.address), size)},\n"
         f"which wave {wave} of workgroup {_workgroup_ids(state, number)} wrote at\n"
-        f"  {instruction_at(state, found.other_pc)}\n{_KEPT}"
+        f"  {instruction_at(state, found.other_pc)}"
     )
-    return "store that other XCDs need not see", detail
 
 
 def _workgroup_ids(state: State, number: int) -> tuple[int, int, int]:

@@ -27,6 +27,7 @@ from cupygemm.emulator.units.lds.shared_arrays import CHECK as SHARED_ARRAYS
 from cupygemm.emulator.units.lds.shared_arrays import tables_of
 from cupygemm.emulator.units.memory.fault_codes import FaultCode, dropped_codes
 from cupygemm.emulator.units.memory.faults import memory_fault
+from cupygemm.emulator.units.memory.invalidations import CHECK as INVALIDATIONS
 from cupygemm.emulator.units.memory.operation import Operation
 from cupygemm.emulator.units.memory.write_backs import CHECK as WRITE_BACKS
 from cupygemm.emulator.units.memory.write_backs import may_communicate, without_write_back
@@ -57,7 +58,9 @@ lds_issued lds_released lds_waited vm_issued vm_released vm_waited barrier_epoch
 """
 
 
-_RECORDS = ("shadow", "blocks", "flags", "acquired", "releases", "skipped", "written_back")
+_RECORDS = """
+shadow blocks flags acquired releases skipped written_back invalidated
+""".split()
 
 
 class Machine:
@@ -206,8 +209,13 @@ class Machine:
     def _watch_stores(self, state: State) -> None:
         """Let C look for stores that other XCDs need not see."""
         gx, gy, gz = state.grid
+        policy, several = state.findings.policy, gx * gy * gz > 1
         self.struct.communicates = may_communicate(state.kernel)
-        watched = gx * gy * gz > 1 and state.findings.policy[WRITE_BACKS] != "off"
+        self.struct.invalidated = None
+        if several and self.struct.communicates and policy[INVALIDATIONS] != "off":
+            times = self.arrays.get("invalidated", np.zeros(len(state.lds), np.uint32))
+            self._point("invalidated", times)
+        watched = several and policy[WRITE_BACKS] != "off"
         without = without_write_back(state.kernel, state.target) if watched else None
         self.struct.num_xcds = 1 if without is None else state.target.num_xcds
         if without is None:

@@ -1,0 +1,128 @@
+"""Plain loads of lines that a workgroup's L1 may hold from before another workgroup's store."""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+import pytest
+
+from cupygemm import emulator
+from cupygemm.emulator.errors import KernelFault
+from cupygemm.emulator.runtime.compile import compile_program
+
+SOURCE = r"""
+typedef unsigned u32;
+#define AGENT __HIP_MEMORY_SCOPE_AGENT
+
+// Workgroups add to a sum in turn, by a lock whose count says whose turn it is.
+#define LOCKS(name, behind_lock, sum) \
+    extern "C" __global__ void name(float* x, u32* lock) { \
+        if (threadIdx.x) \
+            return; \
+        for (int round = 0; round < 2; ++round) { \
+            while (atomicAdd(lock, 0u) % gridDim.x != blockIdx.x) {} \
+            behind_lock; \
+            sum += 1; \
+            __hip_atomic_fetch_add(lock, 1u, __ATOMIC_RELEASE, AGENT); /* leaves lines in L1 */ \
+        } \
+    }
+LOCKS(locks_without_a_fence, asm volatile("" ::: "memory"), x[0])
+LOCKS(locks_with_a_fence_of_the_workgroup, __threadfence_block(), x[0])
+LOCKS(locks_with_a_fence, __threadfence(), x[0])
+LOCKS(locks_a_volatile, , *(volatile float*)x)
+
+// A workgroup looks at a value, waits until the other has changed it, and looks again.
+#define LOOKS(name, order, behind) \
+    extern "C" __global__ void name(float* x, u32* turn) { \
+        if (blockIdx.x) { \
+            while (__hip_atomic_load(turn, __ATOMIC_ACQUIRE, AGENT) != 1) {} \
+            x[threadIdx.x] = 5; \
+            __threadfence(); \
+            __syncthreads(); \
+            if (threadIdx.x == 0) \
+                __hip_atomic_store(turn, 2, __ATOMIC_RELEASE, AGENT); \
+            return; \
+        } \
+        float before = x[threadIdx.x]; \
+        __syncthreads(); \
+        if (threadIdx.x == 0) { \
+            __hip_atomic_store(turn, 1, __ATOMIC_RELEASE, AGENT); \
+            while (__hip_atomic_load(turn, order, AGENT) != 2) {} \
+        } \
+        __syncthreads(); \
+        behind; \
+        x[threadIdx.x] = before + x[threadIdx.x]; \
+    }
+LOOKS(looks_relaxed, __ATOMIC_RELAXED, )
+LOOKS(looks_acquiring, __ATOMIC_ACQUIRE, )
+LOOKS(looks_behind_a_fence, __ATOMIC_RELAXED, __threadfence())
+
+// A sum by atomicCAS may begin with an old value: the exchange fails then.
+extern "C" __global__ void exchanges(float* x, u32* lock) {
+    u32* place = (u32*)x;
+    for (int round = 0; round < 2; ++round) {
+        u32 old = *place, seen;
+        do {
+            seen = old;
+            old = atomicCAS(place, seen, __float_as_uint(__uint_as_float(seen) + 1));
+        } while (old != seen);
+    }
+}
+
+// Each workgroup changes and loads its own part alone.
+extern "C" __global__ void keeps_to_itself(float* x, u32* count) {
+    float* own = x + blockIdx.x * blockDim.x + threadIdx.x;
+    for (int round = 0; round < 3; ++round) {
+        *own += 1;
+        atomicAdd(count, 1u);
+        __syncthreads();
+    }
+}
+"""
+TARGETS = ("gfx90a", "gfx942", "gfx950")
+KIND = "load that may find an old line in the cache"
+FAULTS = ("locks_without_a_fence", "locks_with_a_fence_of_the_workgroup", "looks_relaxed")
+RIGHT = (
+    "locks_with_a_fence",
+    "locks_a_volatile",
+    "looks_acquiring",
+    "looks_behind_a_fence",
+    "exchanges",
+    "keeps_to_itself",
+)
+
+
+@functools.cache
+def code(target: str) -> bytes:
+    return compile_program(SOURCE, "invalidations.hip", target_name=target).code
+
+
+def run(name: str, target: str) -> np.ndarray:
+    x = np.zeros(2 * 128, np.float32)
+    arguments = [x, np.zeros(1, np.uint32)]
+    emulator.launch(code(target), 2, 128, arguments, kernel=name)
+    return x
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_load_without_an_invalidation_is_found(name: str, target: str) -> None:
+    with emulator.checks(invalidations="error"), pytest.raises(KernelFault) as caught:
+        run(name, target)
+    assert caught.value.kind == KIND
+    assert "had loaded the same line at\n" in str(caught.value)
+    assert "put __threadfence() behind the atomic" in str(caught.value)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("name", RIGHT)
+def test_right_kernels_have_no_finding(name: str, target: str) -> None:
+    with emulator.checks(invalidations="error"):
+        run(name, target)
+
+
+def test_a_finding_is_a_warning_and_the_kernel_runs_on() -> None:
+    with pytest.warns(emulator.KernelWarning, match=KIND):
+        x = run("locks_without_a_fence", "gfx942")
+    assert x[0] == 4
