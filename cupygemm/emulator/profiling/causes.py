@@ -20,6 +20,7 @@ _LEAST = 0.03  # share of the time from which waits are named
 _HITS_LOST = 0.1  # share of the requests from which conflicts change the hit rate
 CONFLICTS = "Conflict misses in vL1D"
 FLAT = "LDS accessed by FLAT instructions"
+_LESS = {"LDS": "less LDS", "registers": "fewer registers (a smaller tile of sums)"}
 
 
 @dataclass(frozen=True)
@@ -141,6 +142,8 @@ def _uncoalesced(kernel: KernelCounts, _timing: Timing) -> Cause | None:
     ideal = counts.traffic.ideal_requests / counts.instructions
     stride = counts.traffic.stride
     apart = f" Its lanes begin lines that are {stride:,} bytes apart." if stride else ""
+    if not misses.has_stride(counts.traffic) and each > ideal + 1:
+        apart = " Its lanes begin lines at no fixed distance."
     return Cause(
         "Accesses that are not coalesced",
         share,
@@ -245,13 +248,17 @@ def _lds_waits(kernel: KernelCounts, timing: Timing) -> Cause | None:
             "give each wave more work, so that it loads its arguments once for all of it.",
             here,
         )
+    ahead = (
+        "read the fragments of the next MFMA while this one runs"
+        if kernel.mix["MFMA"]
+        else "read what the next step needs before the work of this one"
+    )
     return _waiting(
         kernel,
         timing,
         "lgkmcnt",
         "Waits for LDS and scalar loads",
-        "read the fragments of the next MFMA while this one runs, and wait with lgkmcnt(n) for the "
-        "older ones only.",
+        f"{ahead}, and wait with lgkmcnt(n) for the older ones only.",
         here,
     )
 
@@ -315,13 +322,18 @@ def _occupancy(kernel: KernelCounts, timing: Timing) -> Cause | None:
     if timing.rounds <= 1:
         return None
     share = remedies.gain(kernel, remedies.with_more_workgroups)
+    times = remedies.more_workgroups(kernel, timing.workload)
+    if times < 2:
+        return None
+    scarce = [_LESS.get(each, f"fewer {each}") for each in room.limited_by.split(" and ")]
     return Cause(
         "Low occupancy",
         share,
         f"a SIMD holds {room.waves_per_simd:g} of 8 waves, limited by {room.limited_by} "
         f"({kernel.registers['allocated']} registers, {kernel.lds_bytes:,} bytes of LDS); with "
-        f"twice as many workgroups on a CU, the modelled time would be {share:.0%} shorter.",
-        f"use fewer {room.limited_by.replace('registers', 'registers (a smaller tile of sums)')}.",
+        f"{times} times as many workgroups on a CU, the modelled time would be {share:.0%} "
+        "shorter.",
+        f"use {' and '.join(scarce)}.",
     )
 
 

@@ -38,11 +38,16 @@ def causes_sentence(traffic: Traffic, target: str) -> str:
     return text
 
 
+def has_stride(traffic: Traffic) -> bool:
+    """Tell whether most lanes begin lines at one distance; two alone may do so by chance."""
+    return traffic.stride_votes > 1
+
+
 def stride_sentence(traffic: Traffic, target: str) -> str:
     """Return why the lines of a load share sets: the distance of its rows, and the sets used."""
     geometry = PARTS[target].l1
     stride, sets = abs(traffic.stride), geometry.sets
-    if not traffic.stride_votes or not traffic.l1_sets_possible or stride < geometry.line:
+    if not has_stride(traffic) or not traffic.l1_sets_possible or stride < geometry.line:
         return ""
     used = traffic.l1_sets_used / traffic.l1_sets_possible
     line = geometry.line
@@ -64,7 +69,7 @@ def stride_remedy(traffic: Traffic, target: str) -> str:
     """Return what to do about rows that share sets."""
     geometry = PARTS[target].l1
     stride, line = abs(traffic.stride), geometry.line
-    if traffic.stride_votes and stride >= line:
+    if has_stride(traffic) and stride >= line:
         rows = -(-stride // line)
         padded = line * (rows + 1 if rows % 2 == 0 else rows + 2 * (rows * line == stride))
         return (

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from cupygemm.emulator.targets import Target
 
 SIMDS = 4
-_REGISTERS, _MAX_WAVES, _SGPRS_FOR_ALL_WAVES = 512, 8, 100
+_REGISTERS, MAX_WAVES, _SGPRS_FOR_ALL_WAVES = 512, 8, 100
 
 
 @dataclass(frozen=True)
@@ -66,9 +66,9 @@ def occupancy(
     granule = PARTS[target.name].lds_granule
     by_registers = _REGISTERS // max(kernel.descriptor.num_registers, 1)
     waves = {
-        "wave slots": _MAX_WAVES,
+        "wave slots": MAX_WAVES,
         "registers": by_registers,
-        "SGPRs": _MAX_WAVES if kernel.num_sgpr <= _SGPRS_FOR_ALL_WAVES else _MAX_WAVES - 1,
+        "SGPRs": MAX_WAVES if kernel.num_sgpr <= _SGPRS_FOR_ALL_WAVES else MAX_WAVES - 1,
     }
     limits = {name: SIMDS * count // waves_per_workgroup for name, count in waves.items()}
     if lds_bytes:

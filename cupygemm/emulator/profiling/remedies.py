@@ -14,9 +14,11 @@ from numpy.typing import NDArray
 
 from cupygemm.emulator.profiling.counts import GlobalCounts
 from cupygemm.emulator.profiling.kernel_counts import InstructionProfile, KernelCounts
+from cupygemm.emulator.profiling.occupancy import MAX_WAVES
 from cupygemm.emulator.profiling.timing.model import model
 from cupygemm.emulator.profiling.timing.operations import Unit
 from cupygemm.emulator.profiling.timing.workload import Workload
+from cupygemm.emulator.targets import TARGETS
 
 _LONGEST = 4_000_000  # traced instructions; longer streams take too long to be modelled again
 
@@ -59,7 +61,7 @@ def without_l1_misses(kernel: KernelCounts, workload: Workload) -> Workload:
 
 
 def coalesced(kernel: KernelCounts, workload: Workload) -> Workload:
-    """Let each access touch as many lines as its bytes fill."""
+    """Let each access touch as many lines as its bytes fill, and fetch no other bytes."""
     share = _by_instruction(
         kernel, lambda c: _share(c.traffic.ideal_requests, c.traffic.requests) or 1.0
     )
@@ -68,7 +70,15 @@ def coalesced(kernel: KernelCounts, workload: Workload) -> Workload:
     outcomes[:, 1:] = _rounded(outcomes[:, 1:] * factor[:, None])
     traffic = kernel.global_memory.traffic
     kept = _share(traffic.ideal_requests, traffic.requests) or 1.0
-    return replace(workload, outcomes=outcomes, l2_bytes=int(workload.l2_bytes * kept))
+    of_requests = _share(traffic.ideal_requests, traffic.l2_requests)
+    filled = int(workload.l2_bytes * of_requests) if of_requests else workload.fabric_bytes
+    return replace(
+        workload,
+        outcomes=outcomes,
+        l2_bytes=int(workload.l2_bytes * kept),
+        fabric_bytes=min(workload.fabric_bytes, filled),
+        memory_bytes=min(workload.memory_bytes, filled),
+    )
 
 
 def without_bank_conflicts(kernel: KernelCounts, workload: Workload) -> Workload:
@@ -85,9 +95,19 @@ def without_bank_conflicts(kernel: KernelCounts, workload: Workload) -> Workload
     return replace(workload, cost=cost)
 
 
-def with_more_workgroups(_kernel: KernelCounts, workload: Workload) -> Workload:
-    """Let twice as many workgroups fit on a CU."""
-    return workload.repeated(2 * workload.resident)
+def more_workgroups(kernel: KernelCounts, workload: Workload) -> int:
+    """Return how many times as many workgroups a CU would hold if only wave slots limited them.
+
+    At most 8, and as many as the launch has for it.
+    """
+    slots = int(MAX_WAVES / kernel.occupancy.waves_per_simd)
+    launched = workload.workgroups // (TARGETS[workload.target].num_cus * workload.resident)
+    return max(1, min(slots, launched, MAX_WAVES))
+
+
+def with_more_workgroups(kernel: KernelCounts, workload: Workload) -> Workload:
+    """Let as many workgroups fit on a CU as `more_workgroups` says."""
+    return workload.repeated(more_workgroups(kernel, workload) * workload.resident)
 
 
 def _share(part: int, whole: int) -> float:

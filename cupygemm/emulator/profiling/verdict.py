@@ -13,10 +13,11 @@ from dataclasses import dataclass
 
 from cupygemm.emulator.profiling.causes import CAUSES, CONFLICTS, FLAT, Cause
 from cupygemm.emulator.profiling.kernel_counts import KernelCounts
-from cupygemm.emulator.profiling.timing.model import ISSUE, Timing
+from cupygemm.emulator.profiling.timing.model import ISSUE, Timing, shared_cycles
 from cupygemm.emulator.targets import TARGETS
 
 _LEAST = 0.03  # share of the time from which a cause is named
+_CLOSE = 0.7  # share of the modelled time from which the next bound is named
 _MOST_CAUSES = 4
 _ALWAYS = (CONFLICTS, FLAT)
 _UNITS = {
@@ -88,10 +89,11 @@ def verdict(kernel: KernelCounts) -> Verdict:
     named = [cause for cause in found if cause.share >= _LEAST][:_MOST_CAUSES]
     # These are always said: whoever looks at the hit rate, or at the figures of LDS, asks for them.
     named += [cause for cause in found if cause.name in _ALWAYS and cause not in named]
-    return Verdict(timing.bound, _summary(timing), _warning(kernel, timing), tuple(named))
+    summary = _summary(timing, kernel.launches)
+    return Verdict(timing.bound, summary, _warning(kernel, timing), tuple(named))
 
 
-def _summary(timing: Timing) -> str:
+def _summary(timing: Timing, launches: int) -> str:
     total = max(sum(timing.wave_cycles.values()), 1)
     waiting = {name: n / total for name, n in timing.wave_cycles.items() if name != ISSUE and n}
     waits = ", ".join(
@@ -106,7 +108,7 @@ def _summary(timing: Timing) -> str:
     if timing.bound == "latency":
         return (
             f"Latency bounds it: no unit of a CU is busy for more than {busy[0][1]:.0%} of the "
-            f"modelled cycles ({others}).{waited}"
+            f"modelled cycles ({others}).{waited}{_nearly(timing, launches)}"
         )
     if timing.bound in _UNITS:
         return (
@@ -125,6 +127,14 @@ def _summary(timing: Timing) -> str:
         f"whole modelled time at {rate:.2f} TB/s. The busiest unit of a CU is {busy[0][0]}, "
         f"{busy[0][1]:.0%} of the cycles."
     )
+
+
+def _nearly(timing: Timing, launches: int) -> str:
+    """Say which of the resources that all CUs share would bound it next, if it is close."""
+    shared = shared_cycles(timing.workload, timing.clock_mhz)
+    name, least = max(shared.items(), key=lambda item: item[1])
+    share = least * launches / timing.cycles
+    return f" {name} alone would take {share:.0%} of the time." if share >= _CLOSE else ""
 
 
 def _warning(kernel: KernelCounts, timing: Timing) -> str:

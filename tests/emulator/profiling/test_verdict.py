@@ -92,6 +92,41 @@ def test_accesses_that_are_not_coalesced_are_named() -> None:
     assert "Each CU asks for each line for the first time" in cause.why
 
 
+def test_coalesced_accesses_fetch_no_bytes_that_no_lane_uses() -> None:
+    """64 lanes that load a dword of each 256 bytes, which fetches 64 lines instead of 2."""
+    bad = profiled("v_lshlrev_b32 v1, 8, v0\nglobal_load_dword v2, v1, s[4:5]\ns_waitcnt vmcnt(0)")
+    assert bad.timing is not None
+    before = bad.timing.workload
+    after = remedies.coalesced(bad, before)
+    assert (before.memory_bytes, before.fabric_bytes) == (64 * 128, 64 * 128)
+    assert (after.memory_bytes, after.fabric_bytes) == (2 * 128, 2 * 128)
+
+
+def test_random_places_have_no_distance() -> None:
+    scattered = "v_mul_u32_u24 v1, 0x9e35, v0\nv_mul_lo_u32 v1, v1, v1\nv_and_b32 v1, 0xffffc, v1\n"
+    bad = profiled(
+        scattered + "global_load_dword v2, v1, s[4:5]\ns_waitcnt vmcnt(0)\n", size=1 << 20
+    )
+    why = next(c.why for c in bad.verdict.causes if c.name == "Accesses that are not coalesced")
+    assert why.endswith("Its lanes begin lines at no fixed distance.")
+
+
+def test_low_occupancy_comes_before_the_waits_that_it_lets_show() -> None:
+    """A wave on each CU, limited by LDS, that waits for each of its loads."""
+    loads = "v_lshlrev_b32 v1, 2, v0\n" + "".join(
+        f"global_load_dword v2, v1, s[4:5] offset:{256 * i}\ns_waitcnt vmcnt(0)\n" for i in range(8)
+    )
+    alone = profiled(loads, grid=304 * 16, lds=60_000, registers=16)
+    causes = [cause.name for cause in alone.verdict.causes]
+    assert causes[:2] == ["Low occupancy", "Waits for global memory"]
+    cause = alone.verdict.causes[0]
+    assert "a SIMD holds 0.25 of 8 waves, limited by LDS" in cause.why
+    assert "with 8 times as many workgroups on a CU" in cause.why
+    assert cause.remedy == "use less LDS."
+    together = profiled(loads, grid=304 * 16, registers=16)
+    assert "Low occupancy" not in [cause.name for cause in together.verdict.causes]
+
+
 def test_waits_for_flat_loads_are_waits_for_memory() -> None:
     """An s_waitcnt lgkmcnt(0) in a kernel that uses LDS, too."""
     address = "v_lshlrev_b32 v2, 12, v0\nv_or_b32 v2, s4, v2\nv_mov_b32 v3, s5\n"

@@ -163,7 +163,7 @@ def model(
     utilisation = {name: schedule.utilisation(unit) for name, unit in UNITS.items()}
     busiest, share = max(utilisation.items(), key=lambda item: item[1])
     bound = busiest if share >= _BUSY else "latency"
-    for name, least in _shared(workload, clock).items():
+    for name, least in shared_cycles(workload, clock).items():
         if least > cycles:
             cycles, bound = least, name
     spent = spent_cycles(workload, schedule)
@@ -191,7 +191,7 @@ def _matrix_cycles(workload: Workload, schedule: Schedule) -> float:
     return schedule.busy[Unit.MATRIX] / workload.resident * workload.workgroups
 
 
-def _shared(workload: Workload, clock_mhz: float) -> dict[str, float]:
+def shared_cycles(workload: Workload, clock_mhz: float) -> dict[str, float]:
     """Return the least cycles that the resources shared by all CUs need for the launch."""
     machine, target = MACHINES[workload.target], TARGETS[workload.target]
     per_clock = PARTS[workload.target].hbm_bytes_per_second / (clock_mhz * 1e6)
