@@ -56,6 +56,7 @@ SEEDS = {
     "required_alignment": Seed("s_or_b32 s6, s4, 2\ns_mov_b32 s7, s5\ns_load_dword s8, s[6:7], 4"),
     "alignment": Seed("global_load_dword v9, v1, s[4:5] offset:2"),
     "uninitialised": Seed("v_and_b32 v8, 0xfc, v77\nglobal_load_dword v9, v8, s[4:5]"),
+    "lane_addresses": Seed("ds_bpermute_b32 v8, v0, v2\ns_waitcnt lgkmcnt(0)"),
     "waits": Seed("global_load_dword v8, v1, s[4:5]\nv_add_u32 v9, v8, 1"),
     "lds_races": Seed(
         "v_mov_b32 v8, 0\nv_lshrrev_b32 v9, 6, v0\nds_write_b32 v8, v9", threads=128, lds=64

@@ -184,6 +184,12 @@ CHECKS: Mapping[str, Check] = {
         "(buffer_wbinvl1) ensures that later loads do not see stale data in L1",
         "warn",
     ),
+    "lane_addresses": Check(
+        "ds_bpermute or ds_permute with an address that is no multiple of 4",
+        "the lower two bits of the address are ignored",
+        "CDNA3 ISA guide, on DS_PERMUTE_B32 and DS_BPERMUTE_B32, whose addresses are in bytes",
+        "warn",
+    ),
     "lane_races": Check(
         "two lanes of a wave that store different values to the same bytes in one instruction, or "
         "that add to what they have read there, unless all lanes do so at one place; a warning in "

@@ -374,7 +374,7 @@ int lds_instruction(struct machine *m, const struct operation *op, const int64_t
         switch (op->kind) {
         case PERMUTE:
         case BPERMUTE:
-        case SWIZZLE: exchange(m, op, wave, exec, pc); break;
+        case SWIZZLE: code = exchange(m, op, wave, exec, pc); break;
         case TRANSPOSE: code = transpose(m, op, wave, exec, pc); break;
         case APPEND: code = append(m, op, wave, exec, pc); break;
         default:

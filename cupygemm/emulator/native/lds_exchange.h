@@ -44,11 +44,27 @@ static inline void note_inactive(struct machine *m, const struct operation *op, 
                   origin_here(pc, FROM_LDS) | INACTIVE);
 }
 
-static inline void exchange(struct machine *m, const struct operation *op, int64_t wave,
-                            uint64_t exec, uint32_t pc) {
+/* A lane is named by 4 times its number; the hardware ignores the rest of an address. */
+static inline int check_lane_addresses(struct machine *m, uint64_t exec, const uint32_t *address) {
+    uint64_t odd = 0;
+    for (int lane = 0; lane < LANES; lane++)
+        odd |= (uint64_t)((address[lane] & 3) != 0) << lane;
+    if (!(odd &= exec))
+        return OK;
+    int lane = first_lane(odd), code = raise(m, LANE_ADDRESS, lane, address[lane], 4, false);
+    if (code)
+        m->fault.lanes = odd;
+    return code;
+}
+
+static inline int exchange(struct machine *m, const struct operation *op, int64_t wave,
+                           uint64_t exec, uint32_t pc) {
     uint32_t address[LANES] = {0};
     if (op->kind != SWIZZLE)
         lds_addresses(m, op, wave, op->offset, address);
+    int code = check_lane_addresses(m, exec, address);
+    if (code)
+        return code;
     exchange_rows(op, exec, address, vector_row(m, op->data, wave),
                   vector_row(m, op->result, wave));
     if (m->tainted && m->undefined)
@@ -56,6 +72,7 @@ static inline void exchange(struct machine *m, const struct operation *op, int64
                       undefined_row(m, op->result, wave));
     if (exec != ~0ull && op->kind != PERMUTE && m->undefined && !ignores(m, INACTIVE_LANE))
         note_inactive(m, op, wave, exec, address, pc);
+    return OK;
 }
 
 #endif

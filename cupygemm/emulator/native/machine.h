@@ -55,6 +55,7 @@ enum fault_code {
     TYPED_SWIZZLED,     /* typed access of more than a dword to a swizzled buffer */
     TYPED_MISALIGNED,   /* typed access that is not aligned to its element, of up to a dword */
     STALE_LINE,         /* load of a line that the L1 may hold from before a store to it */
+    LANE_ADDRESS,       /* lane exchange whose address is no multiple of 4 */
     NEEDS_FINER_SHADOW, /* not a fault: the caller refines the shadow memory and resumes */
 };
 

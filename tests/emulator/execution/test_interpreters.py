@@ -181,7 +181,7 @@ VECTOR = (
     "v_add_u32 {d}, s20, {a}",
     "s_cmp_lt_u32 s20, s21\ns_cbranch_scc1 .L{n}\nv_sub_u32 {d}, {a}, {b}\n.L{n}:",
     "ds_write_b32 v1, {a}\ns_waitcnt lgkmcnt(0)\nds_read_b32 {d}, v1\ns_waitcnt lgkmcnt(0)",
-    "ds_bpermute_b32 {d}, {a}, {b}\ns_waitcnt lgkmcnt(0)",
+    "v_and_b32 {d}, -4, {a}\nds_bpermute_b32 {d}, {d}, {b}\ns_waitcnt lgkmcnt(0)",
     "global_load_dword {d}, v1, s[4:5]\ns_waitcnt vmcnt(0)",
     "s_setreg_imm32_b32 hwreg(HW_REG_MODE, 4, 2), {mode}",
 )

@@ -251,6 +251,8 @@ def test_addtid(target: str, m0: int) -> None:
 def exchange(text: str, *, mask: int, pattern: np.ndarray) -> tuple[State, np.ndarray]:
     """Run an exchange of v2 into v3 with addresses `pattern` in v1; return what v3 held too."""
     state = make_state(waves=2, seed=5)
+    # The hardware ignores the lower two bits of an address.
+    state.findings.policy = Policy({**Policy(), "lane_addresses": "off"})
     set_exec(state, mask)
     state.vgpr[1] = pattern
     before = state.vgpr[3].copy()
@@ -271,6 +273,17 @@ def test_bpermute(mask: int) -> None:
                 assert got == (state.vgpr[2, wave, other] if other in active else 0)
             else:
                 assert got == before[wave, lane]
+
+
+@pytest.mark.parametrize("name", ["ds_bpermute_b32", "ds_permute_b32"])
+def test_an_address_that_names_no_lane_is_reported(name: str) -> None:
+    state = make_state()
+    set_exec(state, 0b0111)
+    state.vgpr[1, 0, :4] = 4, 8, 13, 2  # the last lane is switched off
+    with pytest.raises(Fault, match=r"the address is 17: .* 4 for each lane") as caught:
+        run(state, assemble(f"{name} v3, v1, v2 offset:4"))
+    assert caught.value.kind == "lane exchange at an address that is no multiple of 4"
+    assert (caught.value.check, caught.value.lanes) == ("lane_addresses", (2,))
 
 
 @pytest.mark.parametrize("mask", MASKS)

@@ -45,7 +45,8 @@ class FaultCode(IntEnum):
     TYPED_SWIZZLED = 32
     TYPED_MISALIGNED = 33
     STALE_LINE = 34
-    NEEDS_FINER_SHADOW = 35
+    LANE_ADDRESS = 35
+    NEEDS_FINER_SHADOW = 36
 
 
 _CODES = {  # by the check that the faults belong to
@@ -79,6 +80,7 @@ _CODES = {  # by the check that the faults belong to
     ),
     "write_backs": (FaultCode.UNSEEN_WRITE,),
     "invalidations": (FaultCode.STALE_LINE,),
+    "lane_addresses": (FaultCode.LANE_ADDRESS,),
     "lane_races": (FaultCode.LANE_RACE,),
     "inactive_lanes": (FaultCode.INACTIVE_LANE,),
     "partial_barriers": (FaultCode.SKIPPED_BARRIER,),

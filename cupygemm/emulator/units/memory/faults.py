@@ -177,6 +177,8 @@ def _describe(code: FaultCode, found: Any, group: Group, position: int) -> tuple
 
 def _mistake(code: FaultCode, found: Any, span: str) -> tuple[str, str]:
     kind, rule = _MISTAKES[code]
+    if code == FaultCode.LANE_ADDRESS:
+        span = f"the address is {found.address}"
     if code == FaultCode.TYPED_FORMAT:
         rule = rule.format(DATA_FORMATS[found.other & 15], NUMBER_FORMATS[found.other >> 4 & 7])
     return kind, f"{span}: {rule}"
@@ -336,6 +338,11 @@ _MISTAKES = {
     FaultCode.TRANSPOSE_PARTIAL: _Mistake(
         "LDS transpose read with lanes switched off",
         "every lane takes part in the read, so EXEC must be all ones",
+    ),
+    FaultCode.LANE_ADDRESS: _Mistake(
+        "lane exchange at an address that is no multiple of 4",
+        "ds_bpermute and ds_permute count bytes, 4 for each lane, and ignore the\nlower two bits. "
+        "Multiply the number of the lane by 4 (__shfl does so itself)",
     ),
     FaultCode.LDS_LOAD_MISALIGNED: _Mistake(
         "misaligned direct-to-LDS load",
