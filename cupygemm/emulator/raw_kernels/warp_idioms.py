@@ -37,6 +37,8 @@ _LOWER_HALF = re.compile(
     r"\b(\w+)\s*=\s*\(\s*(?:unsigned(?:\s+int)?|int|uint|uint32_t|int32_t)\s*\)\s*__ballot\s*\("
 )
 _LANES_BELOW = re.compile(r"\(\s*1[uU]?\s*<<[^;&|]*?\)\s*-\s*1\b")
+_BALLOT_OF = re.compile(r"\b(\w+)\s*=\s*__(?:ballot|activemask|builtin_amdgcn_ballot_w64)\s*\(")
+_BIT = r"\(*\s*1[uU]?\s*<<(?!\s*\d)[^;&|]*?\)(?!\s*-\s*1)"
 _SCALAR = re.compile(r"\b__builtin_amdgcn_readfirstlane\s*\(")
 # The number of a lane's group of 2 to 32: threadIdx.x / 32, or (threadIdx.x % 64) >> 4.
 _GROUP = (
@@ -56,6 +58,9 @@ _OF_THE_WAVE = (
 )
 _SHORT_MASK = (
     "a mask of the lanes below one, of 32 bits: write (1ull << lane) - 1, with lane up to 63"
+)
+_SHORT_BIT = (
+    "a bit of 32, where {} has one for each of 64 lanes: write 1ull << lane, or {} >> lane & 1"
 )
 _LOST_HALF = (
     "{} has lanes 0 to 31 of the wave, in its upper half, too: shift the group's lanes down before "
@@ -110,6 +115,7 @@ def idioms(source: str) -> Iterator[tuple[int, str]]:
     found = [*_lockstep(plain), *_not_uniform(plain)]
     if _ANY_SIZE.search(plain) is None:
         found += [*_half_sums(plain), *_first_lanes(plain), *_masks(plain), *_lost_halves(plain)]
+        found += _bits(plain)
     for start, what in sorted(found):
         yield plain.count("\n", 0, start) + 1, what
 
@@ -142,6 +148,16 @@ def _masks(source: str) -> Iterator[tuple[int, str]]:
         end = source.find(";", mask.end())
         if re.search(r"__(?:popcll|ffsll|clzll)\b|__ballot", source[start:end]):
             yield mask.start(), _SHORT_MASK
+
+
+def _bits(source: str) -> Iterator[tuple[int, str]]:
+    """Find bits of one lane, in 32 bits, that are looked up in a ballot of 64 lanes."""
+    if _LANE_OF_32.search(source) or _FIRST_LANES_ONLY.search(source):
+        return
+    for name in {ballot[1] for ballot in _BALLOT_OF.finditer(source)}:
+        mask = rf"\b{re.escape(name)}\b"
+        for use in re.finditer(rf"{mask}\s*&\s*{_BIT}|{_BIT}\s*\)*\s*&\s*{mask}", source):
+            yield use.start(), _SHORT_BIT.format(name, name)
 
 
 def _lost_halves(source: str) -> Iterator[tuple[int, str]]:

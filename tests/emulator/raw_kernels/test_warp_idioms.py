@@ -133,6 +133,39 @@ def test_a_mask_of_the_lanes_below_has_64_bits() -> None:
     assert (wrong != right).any()
 
 
+BIT = """
+extern "C" __global__ void k(const float* x, float* y) {
+    int lane = threadIdx.x % 64;
+    unsigned long long set = __ballot(x[threadIdx.x] > 1);
+    y[threadIdx.x] = USE;
+}
+"""
+
+
+@pytest.mark.parametrize(
+    "use",
+    ["(set & (1u << lane)) != 0", "(set & 1 << (lane ^ 1)) != 0", "((1 << lane) & set) > 0"],
+)
+def test_a_bit_of_a_ballot_has_64_bits(use: str) -> None:
+    ((line, what),) = idioms(BIT.replace("USE", use))
+    assert line == 5
+    assert what.startswith("a bit of 32, where set has one for each of 64 lanes: write 1ull")
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        "(set & (1ull << lane)) != 0",
+        "(set >> lane) & 1",
+        "(set & (1u << 5)) != 0",
+        "lane < 32 && (set & (1u << lane))",
+        "x[lane & (1 << 3)]",
+    ],
+)
+def test_other_bits_are_no_finding(use: str) -> None:
+    assert not list(idioms(BIT.replace("USE", use)))
+
+
 def test_a_ballot_of_a_group_of_32_is_shifted_down() -> None:
     plain = GROUP_RANK.replace("(BALLOT)", "__ballot(x[threadIdx.x] > 40)")
     wrong, told = launched(plain, 64)
