@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cupygemm.emulator.errors import Fault
+from cupygemm import emulator
+from cupygemm.emulator.errors import Fault, KernelFault
+from cupygemm.emulator.runtime.compile import compile_program
 from cupygemm.emulator.waves.state import LANES
 from tests.emulator.harness import (
     HostMemory,
@@ -99,3 +101,35 @@ def test_direct_to_lds_bounds() -> None:
     state.sgpr[124] = 2
     with pytest.raises(Fault, match="misaligned direct-to-LDS load"):
         run(state, load)
+
+
+TILES = """
+extern "C" __global__ void k(const float* x, float* y) {
+    __shared__ float tile[2][256];
+    int t = threadIdx.x;
+    float sum = 0;
+    for (int i = 0; i < 4; ++i) {
+        auto from = x + i * 256 + t;
+        HIDE;
+        __builtin_amdgcn_global_load_lds((__attribute__((address_space(1))) void*)from,
+            (__attribute__((address_space(3))) void*)&tile[i & 1][t / 64 * 64], 4, 0, 0);
+        asm volatile("s_waitcnt vmcnt(0)" ::: "memory");
+        __syncthreads();
+        sum += tile[i & 1][t ^ 64];
+        __syncthreads();
+    }
+    y[t] = sum;
+}
+"""
+
+
+def test_an_offset_of_the_compiler_that_moves_the_place_in_lds() -> None:
+    """LLVM gives loads to LDS offsets from a common base on gfx90a, which count in LDS, too."""
+    x, y = np.arange(1024, dtype=np.float32), np.zeros(256, np.float32)
+    wrong = compile_program(TILES.replace("HIDE", ""), "k.hip", target_name="gfx90a").code
+    with pytest.raises(KernelFault, match="counts in LDS as it does in memory") as caught:
+        emulator.launch(wrong, 1, 256, [x, y])
+    hidden = TILES.replace("HIDE", 'asm volatile("" : "+v"(from))')
+    assert 'asm volatile("" : "+v"(pointer))' in str(caught.value)
+    emulator.launch(compile_program(hidden, "k.hip", target_name="gfx90a").code, 1, 256, [x, y])
+    np.testing.assert_array_equal(y, x.reshape(4, 256).sum(0)[np.arange(256) ^ 64])

@@ -82,6 +82,14 @@ def test_bounds_are_exact(text: str, size: int) -> None:
     assert "past its end" in fault.detail
 
 
+def test_an_address_below_zero_lies_before_the_start() -> None:
+    state = make_state(lds_bytes=132)
+    state.vgpr[1] = np.uint32(-12 & 0xFFFFFFFF)
+    set_exec(state, 1)
+    fault = check_fault(state, lambda: run(state, load()), "out-of-bounds LDS read", 0, 0)
+    assert fault.detail.endswith("the workgroup's LDS has 132 bytes: 12 bytes before its start")
+
+
 def test_a_kernel_without_lds() -> None:
     state = make_state()
     check_fault(state, lambda: run(state, load()), "out-of-bounds LDS read", 0, 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -25,7 +26,7 @@ from cupygemm.emulator.waves.marks import marks_of
 from cupygemm.emulator.waves.reports import instruction_at
 
 if TYPE_CHECKING:
-    from cupygemm.emulator.waves.state import Group
+    from cupygemm.emulator.waves.state import Group, State
 
 _FIRST_GLOBAL = 1 << 32  # LDS addresses are lower, addresses of device memory are higher
 _ORDER = "an s_waitcnt in wave {other}, then an s_barrier, must come between the two\n"
@@ -45,6 +46,12 @@ _REMOVED = (
     "\nthe compiler has removed {} bytes of the kernel's __shared__ variables, as nothing that it "
     "sees\nuses them: give asm statements the address of the variable as an operand, and the "
     'clobber "memory"'
+)
+_OFFSET_TO_LDS = re.compile(r"\boffset:(-?\d+) .*\blds\b|_lds_.*\boffset:(-?\d+)")
+_OFFSET_COUNTS_TWICE = (
+    "\nthe offset in the instruction, {}, counts in LDS as it does in memory. If the source has\n"
+    "none, LLVM has put it there, as it does on gfx90a where a loop is unrolled: hide the sum\n"
+    'from it by asm volatile("" : "+v"(pointer))'
 )
 _TYPED = (
     FaultCode.TYPED_FORMAT,
@@ -124,20 +131,7 @@ def _describe(code: FaultCode, found: Any, group: Group, position: int) -> tuple
             return f"global {verb} without peer access", where
         return f"out-of-bounds global {verb}", where
     if code == FaultCode.LDS_OUT_OF_BOUNDS:
-        limit = state.lds.shape[1]
-        past = f"{address + size - limit} bytes past its end" if limit else "it has none"
-        dynamic = limit - state.kernel.lds_bytes
-        if dynamic or not limit:
-            past += f"\nthe launch gives it {dynamic} of them as dynamic LDS (shared_mem)"
-        if removed := removed_bytes(state.kernel):
-            past += _REMOVED.format(removed)
-        meant = meant_by(state.kernel, state.current_pc, address)
-        if meant is not None:
-            past += f"\nas the source has it, this is {meant.element} of {meant.declaration}"
-        return (
-            f"out-of-bounds LDS {verb}",
-            f"{span}; the workgroup's LDS has {limit} bytes: {past}",
-        )
+        return f"out-of-bounds LDS {verb}", f"{span}; {_outside_lds(state, address, size)}"
     if code == FaultCode.OTHER_VARIABLE:
         meant = meant_by(state.kernel, state.current_pc, address, found.other)
         described = meant and f"{meant.element} of {meant.declaration}, {meant.distance}"
@@ -173,6 +167,28 @@ def _describe(code: FaultCode, found: Any, group: Group, position: int) -> tuple
             f"{size} bytes{place} at 0x{address:x}: legal on this target, and slower",
         )
     return _mistake(code, found, span)
+
+
+def _outside_lds(state: State, address: int, size: int) -> str:
+    """Return how far outside the LDS of its workgroup an access is, and what may be the cause."""
+    limit = state.lds.shape[1]
+    past = f"{address + size - limit} bytes past its end"
+    if address >> 31:
+        past = f"{(1 << 32) - address} bytes before its start"
+    if not limit:
+        past = "it has none"
+    dynamic = limit - state.kernel.lds_bytes
+    if dynamic or not limit:
+        past += f"\nthe launch gives it {dynamic} of them as dynamic LDS (shared_mem)"
+    if removed := removed_bytes(state.kernel):
+        past += _REMOVED.format(removed)
+    text, _, _ = instruction_at(state, state.current_pc).partition("\n")
+    if offset := _OFFSET_TO_LDS.search(text):
+        past += _OFFSET_COUNTS_TWICE.format(offset[1] or offset[2])
+    meant = meant_by(state.kernel, state.current_pc, address)
+    if meant is not None:
+        past += f"\nas the source has it, this is {meant.element} of {meant.declaration}"
+    return f"the workgroup's LDS has {limit} bytes: {past}"
 
 
 def _mistake(code: FaultCode, found: Any, span: str) -> tuple[str, str]:
