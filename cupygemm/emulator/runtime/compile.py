@@ -24,6 +24,7 @@ from cupygemm.emulator.code_object.elf import open_elf, pointed_to
 from cupygemm.emulator.code_object.line_table import EMULATOR, OWN_FOLDER
 from cupygemm.emulator.diagnostics import source_findings
 from cupygemm.emulator.runtime import cxx_library, precompiled, unwritten, user_macros
+from cupygemm.emulator.runtime.compiler_notes import with_notes
 from cupygemm.emulator.runtime.cxx_library import CxxLibrary
 
 HEADERS = EMULATOR / "hip_headers"
@@ -141,7 +142,7 @@ def compile_program(
         try:
             path = program.build(*libraries)
         except CompileError as err:
-            log = err.log.replace(f"{work}/", "")
+            log = with_notes(err.log.replace(f"{work}/", ""), source, name)
             raise CompileError(f"{name} does not compile", log, err.command) from err
         head, _, code = path.read_bytes().partition(b"\n")
         meaning = json.loads(head)
