@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import bisect
 import io
-import weakref
 from itertools import dropwhile
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
@@ -13,6 +12,7 @@ from elftools.elf.elffile import ELFFile
 
 from cupygemm.emulator.code_object.inlining import InlinedCode, Line, call_sites, inlined_code
 from cupygemm.emulator.code_object.kept_source import Sources
+from cupygemm.emulator.weak_cache import weak_cache
 
 if TYPE_CHECKING:
     from cupygemm.emulator.code_object.loading import CodeObject
@@ -23,8 +23,6 @@ _OWN_HEADERS = tuple(
 )
 OWN_FOLDER = "/cupygemm/emulator/"
 """What debug information calls `EMULATOR`: a cached program may come from another installation."""
-
-_tables: weakref.WeakKeyDictionary[CodeObject, LineTable] = weakref.WeakKeyDictionary()
 
 
 class LineTable:
@@ -115,12 +113,10 @@ class LineTable:
         return users or found
 
 
+@weak_cache
 def line_table(code_object: CodeObject) -> LineTable:
     """Return the line table of a code object; it is read once."""
-    table = _tables.get(code_object)
-    if table is None:
-        table = _tables[code_object] = LineTable(code_object.elf)
-    return table
+    return LineTable(code_object.elf)
 
 
 def _collect(

@@ -11,7 +11,6 @@ from __future__ import annotations
 import io
 import math
 import re
-import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -27,6 +26,7 @@ from cupygemm.emulator.code_object.declarations import (
 )
 from cupygemm.emulator.code_object.elf import damage_reported
 from cupygemm.emulator.code_object.line_table import line_table
+from cupygemm.emulator.weak_cache import weak_cache
 
 if TYPE_CHECKING:
     from cupygemm.emulator.code_object.loading import CodeObject, Kernel
@@ -106,22 +106,17 @@ class IndexedArray:
         return f"{declaration_of(self.declared)}, which has {self.count} elements"
 
 
-_found: weakref.WeakKeyDictionary[CodeObject, list[ModuleVariable]] = weakref.WeakKeyDictionary()
-
-
+@weak_cache
 def module_variables(code_object: CodeObject) -> list[ModuleVariable]:
     """Return the variables of a module."""
-    found = _found.get(code_object)
-    if found is None:
-        types = _types(code_object.elf)
-        _, text = code_object.program
-        kernels = {f"{name}.kd" for name in code_object.kernels}
-        found = _found[code_object] = [
-            _variable(symbol, address, size, types, text)
-            for symbol, (address, size) in code_object.symbols.items()
-            if size and symbol not in kernels and not symbol.startswith("__hip_cuid")
-        ]
-    return found
+    types = _types(code_object.elf)
+    _, text = code_object.program
+    kernels = {f"{name}.kd" for name in code_object.kernels}
+    return [
+        _variable(symbol, address, size, types, text)
+        for symbol, (address, size) in code_object.symbols.items()
+        if size and symbol not in kernels and not symbol.startswith("__hip_cuid")
+    ]
 
 
 def variable_at(code_object: CodeObject, address: int) -> str:

@@ -11,11 +11,11 @@ from __future__ import annotations
 import ctypes
 import functools
 import re
-import weakref
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cupygemm.emulator.code_object.kept_source import without_comments
+from cupygemm.emulator.weak_cache import weak_cache
 
 if TYPE_CHECKING:
     from cupygemm.emulator.code_object import Kernel
@@ -41,7 +41,6 @@ _DTYPES = {
     "__hip_bfloat16": "bf16", "__nv_bfloat16": "bf16", "bfloat16": "bf16", "__bf16": "bf16",
 }  # fmt: skip
 _DEPTH = 8  # of aliases of aliases
-_known: weakref.WeakKeyDictionary[Kernel, tuple[Parameter, ...] | None]
 
 
 @dataclass(frozen=True)
@@ -62,18 +61,13 @@ class Parameter:
     is_pointer: bool
 
 
-_known = weakref.WeakKeyDictionary()
-
-
+@weak_cache
 def parameters_of(kernel: Kernel) -> tuple[Parameter, ...] | None:
     """Return the types of a kernel's parameters, in order; None if they are not known."""
-    if kernel not in _known:
-        texts, aliases = _declared(kernel)
-        fits = texts is not None and len(texts) == len(kernel.explicit_arguments)
-        _known[kernel] = (
-            tuple(_parameter(text, aliases) for text in texts) if texts and fits else None
-        )
-    return _known[kernel]
+    texts, aliases = _declared(kernel)
+    if not texts or len(texts) != len(kernel.explicit_arguments):
+        return None
+    return tuple(_parameter(text, aliases) for text in texts)
 
 
 def _declared(kernel: Kernel) -> tuple[list[str] | None, dict[str, str]]:

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -27,6 +26,7 @@ from cupygemm.emulator.isa.decode import decode
 from cupygemm.emulator.isa.instruction import Instruction
 from cupygemm.emulator.units.scalar.scc import reads_scc, writes_scc
 from cupygemm.emulator.waves.reports import call_sites, source_line
+from cupygemm.emulator.weak_cache import weak_cache
 
 if TYPE_CHECKING:
     from cupygemm.emulator.code_object import Kernel
@@ -51,27 +51,19 @@ _READS = (
 _OFFSETS = ("offset0", "offset1", "offset")
 _EXEC, _VCC, _SCC = 3 << 126, 3 << 106, 1 << 128
 
-_found: WeakKeyDictionary[Kernel, tuple[int, ...]] = WeakKeyDictionary()
 
-
+@weak_cache
 def polls_of(kernel: Kernel) -> tuple[int, ...]:
     """Return the program counters of the instructions that wait for flags in LDS."""
     if not hasattr(kernel, "code_object"):  # a single instruction, outside a kernel
         return ()
-    found = _found.get(kernel)
-    if found is None:
-        found = _found[kernel] = tuple(sorted(_polls(kernel)))
-    return found
-
-
-def _polls(kernel: Kernel) -> set[int]:
     code_object = kernel.code_object
     entries = {each.entry for each in code_object.kernels.values()}
     polls = _polls_of_function(kernel, kernel.entry, kernel.code_bytes & ~3)
     for start, size, _ in code_object.functions:
         if start not in entries:
             polls |= _polls_of_function(kernel, start, size & ~3)
-    return polls
+    return tuple(sorted(polls))
 
 
 def _polls_of_function(kernel: Kernel, start: int, size: int) -> set[int]:

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING, NamedTuple
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +29,7 @@ from cupygemm.emulator.code_object.lds_variables import is_declared_once, variab
 from cupygemm.emulator.code_object.line_table import line_table
 from cupygemm.emulator.errors import UnsupportedInstruction
 from cupygemm.emulator.isa.decode import decode
+from cupygemm.emulator.weak_cache import weak_cache
 
 if TYPE_CHECKING:
     from cupygemm.emulator.code_object import Kernel
@@ -45,9 +45,6 @@ _ATOMIC_CALL = re.compile(r"\batomic\w+\s*\((?:\s*&\s*(\w+)\s*\[)?")
 _READ = re.compile(r"(\w+)\s*\[")
 _CHOICE = re.compile(r"\?|&&|\|\||\b(?:if|else|for|while|switch)\b|\*\s*\(")
 _ASSIGNED = re.compile(r"(?:[-+*/%&|^]|<<|>>)?=(?!=)|\+\+|--")
-_found: WeakKeyDictionary[Kernel, dict[int, Variable | None]] = WeakKeyDictionary()
-_tables: WeakKeyDictionary[Kernel, tuple[NDArray[np.void], NDArray[np.int64]]]
-_tables = WeakKeyDictionary()
 
 
 class Meant(NamedTuple):
@@ -58,6 +55,7 @@ class Meant(NamedTuple):
     distance: str
 
 
+@weak_cache
 def tables_of(kernel: Kernel) -> tuple[NDArray[np.void], NDArray[np.int64]]:
     """Return the accesses that are looked at, and the variables in LDS, as C reads them.
 
@@ -68,15 +66,12 @@ def tables_of(kernel: Kernel) -> tuple[NDArray[np.void], NDArray[np.int64]]:
     extents : ndarray
         The first byte of each variable, and the one behind its last: int64 (m, 2).
     """
-    tables = _tables.get(kernel)
-    if tables is None:
-        found = sorted(_variables(kernel).items())
-        bounds = [(v.offset, v.offset + v.size) if v else (-1, -1) for _, v in found]
-        rows = [(pc, *each) for (pc, _), each in zip(found, bounds, strict=True)]
-        known = variables_of(kernel) if found else []
-        extents = np.array([(v.offset, v.offset + v.size) for v in known], np.int64)
-        tables = _tables[kernel] = np.array(rows, ACCESS), extents.reshape(-1, 2)
-    return tables
+    found = sorted(_variables(kernel).items())
+    bounds = [(v.offset, v.offset + v.size) if v else (-1, -1) for _, v in found]
+    rows = [(pc, *each) for (pc, _), each in zip(found, bounds, strict=True)]
+    known = variables_of(kernel) if found else []
+    extents = np.array([(v.offset, v.offset + v.size) for v in known], np.int64)
+    return np.array(rows, ACCESS), extents.reshape(-1, 2)
 
 
 def meant_by(kernel: Kernel, pc: int, address: int, offset: int = -1) -> Meant | None:
@@ -111,17 +106,11 @@ def meant_outside(kernel: Kernel, pc: int, address: int) -> Meant | None:
     return meant_by(kernel, pc, address)
 
 
+@weak_cache
 def _variables(kernel: Kernel) -> dict[int, Variable | None]:
     """Return the variable that each access is to, by its program counter; None for any."""
     if not hasattr(kernel, "code_object"):  # a single instruction, outside a kernel
         return {}
-    found = _found.get(kernel)
-    if found is None:
-        found = _found[kernel] = _search(kernel)
-    return found
-
-
-def _search(kernel: Kernel) -> dict[int, Variable | None]:
     if not kernel.code_object.program[0]:  # another compiler's table has lines where none belongs
         return {}
     known = {each.name: each for each in variables_of(kernel) if each.extents}

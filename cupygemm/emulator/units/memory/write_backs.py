@@ -17,7 +17,6 @@ now. A function that is called might write back. On CDNA2, all workgroups share 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +25,7 @@ from cupygemm.emulator.code_object.control_flow import Node, graph, predecessors
 from cupygemm.emulator.errors import UnsupportedInstruction
 from cupygemm.emulator.isa.instruction import Instruction
 from cupygemm.emulator.targets import Target
+from cupygemm.emulator.weak_cache import weak_cache
 
 if TYPE_CHECKING:
     from cupygemm.emulator.code_object import Kernel
@@ -34,9 +34,6 @@ if TYPE_CHECKING:
 CHECK = "write_backs"
 _FLAT, _MUBUF = 0b110111, 0b111000  # the highest 6 bits of an instruction, FLAT with GLOBAL
 _CALLS = ("s_swappc", "s_call", "s_setpc")
-
-_found: WeakKeyDictionary[Kernel, NDArray[np.uint8] | None] = WeakKeyDictionary()
-_communicating: WeakKeyDictionary[Kernel, bool] = WeakKeyDictionary()
 
 
 def without_write_back(kernel: Kernel, target: Target) -> NDArray[np.uint8] | None:
@@ -47,9 +44,7 @@ def without_write_back(kernel: Kernel, target: Target) -> NDArray[np.uint8] | No
     """
     if target.num_xcds == 1 or not hasattr(kernel, "code_object"):  # or a single instruction
         return None
-    if kernel not in _found:
-        _found[kernel] = _without(kernel) if may_communicate(kernel) else None
-    return _found[kernel]
+    return _without(kernel) if may_communicate(kernel) else None
 
 
 def writes_back(inst: Instruction) -> bool:
@@ -75,15 +70,9 @@ def write_back(group: Group) -> None:
     written[ids] = state.vm_issued[ids]
 
 
+@weak_cache
 def may_communicate(kernel: Kernel) -> bool:
     """Tell whether a kernel may have an atomic, or a load past the caches; others wait for none."""
-    found = _communicating.get(kernel)
-    if found is None:
-        found = _communicating[kernel] = _has_atomics(kernel)
-    return found
-
-
-def _has_atomics(kernel: Kernel) -> bool:
     if not hasattr(kernel, "code_object"):  # a single instruction, outside a kernel
         return True
     image = kernel.code_object.image
@@ -94,6 +83,7 @@ def _has_atomics(kernel: Kernel) -> bool:
     return bool((flat | buffer).any())
 
 
+@weak_cache
 def _without(kernel: Kernel) -> NDArray[np.uint8]:
     flags = np.zeros(len(kernel.code_object.image) // 4 + 1, np.uint8)
     try:
