@@ -41,7 +41,7 @@ from cupygemm.emulator.units.native.operands import (
 from cupygemm.emulator.units.operands import written_part
 from cupygemm.emulator.units.structures import members
 from cupygemm.emulator.units.vector import unit as vector
-from cupygemm.emulator.waves.marks import ALL, COMPUTED
+from cupygemm.emulator.waves.marks import ALL, COMPUTED, FIRST_SCALAR
 
 _RULES = "either same sum shifted_sum logic select move read_lane write_lane access"
 _RULE = {name: value for value, name in enumerate(_RULES.split())}
@@ -54,7 +54,7 @@ _BY_FUNCTION = {
     rules.select: "select",
 }
 _ONE_LANE = {"v_readlane_b32": "read_lane", "v_writelane_b32": "write_lane"}
-_MOST_REGISTERS, _FIRST_SCALAR = 16, 512
+_MOST_REGISTERS = 16
 
 
 class _Registers(ctypes.Structure):
@@ -98,7 +98,7 @@ def second_run_of(inst: Instruction) -> SecondRun | None:
 def _numbers(operands: Iterable[Operand]) -> list[int]:
     """Return the registers of operands by the numbers that C has for them."""
     return [
-        register + (_FIRST_SCALAR if op.kind == "s" else 0)
+        register + (FIRST_SCALAR if op.kind == "s" else 0)
         for op in operands
         if op.kind in ("v", "s")
         for register in range(op.index, op.index + op.count)

@@ -30,7 +30,7 @@ ALL = 0xFFFFFFFF
 SCC = 128  # its row among the scalar registers
 COMPUTED, _SPACE, BY_MATRIX, _INACTIVE, _UNWRITTEN = 1, 6, 1 << 30, 1 << 29, 1 << 28
 _FROM_REGISTER, _FROM_GLOBAL, _FROM_LDS, _FROM_PRIVATE = 0, 2, 4, 6
-_SCALAR0 = 512  # number of s0 among the registers that are origins
+FIRST_SCALAR = 512  # number of s0 among the registers that are origins
 _KINDS = {
     _FROM_REGISTER: "uninitialised register",
     _FROM_GLOBAL: "uninitialised memory",
@@ -40,7 +40,7 @@ _KINDS = {
 
 
 _INT32 = np.iinfo(np.int32)
-_INITIAL_ORIGINS = 8 * (_SCALAR0 + np.arange(129, dtype=np.int32)[:, None])
+_INITIAL_ORIGINS = 8 * (FIRST_SCALAR + np.arange(129, dtype=np.int32)[:, None])
 _READ_WHERE_MARKED = ("lds_undefined", "lds_origin", "undefined_address")
 
 
@@ -374,8 +374,8 @@ class Marks:
     @staticmethod
     def _unwritten_register(register: tuple[str, int], name: str, origin: int, use: str) -> str:
         number = origin >> 3
-        is_scalar = number >= _SCALAR0
-        source = Register("s", number - _SCALAR0) if is_scalar else Register("v", number)
+        is_scalar = number >= FIRST_SCALAR
+        source = Register("s", number - FIRST_SCALAR) if is_scalar else Register("v", number)
         if source == register:
             return f"{name} {use}, and nothing has written it in this wave"
         other = register_name(source.file, source.number)
