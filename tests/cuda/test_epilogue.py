@@ -20,6 +20,7 @@ from cupygemm._request.epilogue import epilogue_arguments
 from cupygemm._request.layout import Operand
 from cupygemm._request.options import Options
 from cupygemm._request.request import make_request
+from tests.products.test_epilogue_calls import on_device
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
 F16, F32, I8, I32 = map(np.dtype, ("f2", "f4", "i1", "i4"))
@@ -39,10 +40,6 @@ def options(m, n, c_dtype):
         "activation": "relu",
         "clamp": (1, 1000),
     }
-
-
-def on_device(cp, given):
-    return {k: cp.asarray(v) if isinstance(v, np.ndarray) else v for k, v in given.items()}
 
 
 def takes_an_epilogue(config):

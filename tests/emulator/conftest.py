@@ -1,4 +1,4 @@
-"""The stand-in libamdhip64 as C code meets it, for the tests of its entry points."""
+"""Device memory, and the stand-in libamdhip64 as C code meets it."""
 
 from __future__ import annotations
 
@@ -10,6 +10,16 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+
+from cupygemm.emulator.memory.allocations import Memory
+
+
+@pytest.fixture
+def memory() -> Iterator[Memory]:
+    """The memory of a device."""
+    memory = Memory()
+    yield memory
+    memory.close()
 
 
 @pytest.fixture(autouse=True)

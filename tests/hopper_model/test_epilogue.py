@@ -21,12 +21,13 @@ from cupygemm._backends.hopper.choice.tile_shapes import (
     PART_CONFIGS,
     configs_for,
 )
-from tests.cuda.test_epilogue import on_device, options, takes_an_epilogue
+from tests.cuda.test_epilogue import options, takes_an_epilogue
 from tests.cuda.variants import BF16, F16, F32, F64, I8, I32, ORDERS, Variant, multiply
 from tests.epilogue.test_epilogue import ULPS
 from tests.epilogue.test_epilogue import (
     test_activations_by_the_unit_in_the_last_place as by_the_unit_in_the_last_place,
 )
+from tests.products.test_epilogue_calls import on_device
 
 E4M3 = np.dtype(ml_dtypes.float8_e4m3fn)
 WHOLE = [

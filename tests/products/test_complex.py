@@ -7,14 +7,10 @@ import pytest
 
 import cupygemm
 from cupygemm import testing
+from tests.products.test_matmul import ordered
 
 C64, C128 = np.dtype(np.complex64), np.dtype(np.complex128)
 TYPES = pytest.mark.parametrize("dtype", [C64, C128], ids=str)
-
-
-def ordered(cp, array, order):
-    """Put an array on the device in C or F order."""
-    return cp.asarray(array, order="C") if order == "C" else cp.asarray(array.T, order="C").T
 
 
 @pytest.mark.slow

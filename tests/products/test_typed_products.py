@@ -8,14 +8,10 @@ import pytest
 import cupygemm
 from cupygemm import testing
 from cupygemm._backends.cdna.mainloops import configs_for
+from tests.products.test_matmul import ordered
 
 F16, F32, F64 = map(np.dtype, ("f2", "f4", "f8"))
 I8, U8, I32 = map(np.dtype, ("i1", "u1", "i4"))
-
-
-def ordered(cp, array, order):
-    """Put an array on the device in C or F order."""
-    return cp.asarray(array, order="C") if order == "C" else cp.asarray(array.T, order="C").T
 
 
 def random_bytes(dtype, *shapes, seed=0):

@@ -6,7 +6,7 @@ import contextlib
 import ctypes
 import struct
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import ModuleType
 
 import numpy as np
@@ -30,13 +30,6 @@ extern "C" __global__ void k(int* x, int n) { x[threadIdx.x] = n + table[n]; }
 @pytest.fixture(scope="module")
 def data() -> bytes:
     return compile_program(KERNEL, "k", target_name="gfx942").code
-
-
-@pytest.fixture
-def memory() -> Iterator[Memory]:
-    memory = Memory()
-    yield memory
-    memory.close()
 
 
 def damaged(data: bytes, rng: np.random.Generator) -> bytes:

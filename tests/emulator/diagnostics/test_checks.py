@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import struct
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -203,13 +202,6 @@ CASES = [
         5,
     ),
 ]
-
-
-@pytest.fixture
-def memory() -> Iterator[Memory]:
-    memory = Memory(1 << 26)
-    yield memory
-    memory.close()
 
 
 def run(

@@ -29,11 +29,6 @@ s_endpgm
 """
 
 
-@pytest.fixture
-def memory() -> Memory:
-    return Memory()
-
-
 def pack(address: int) -> list[bytes]:
     return [struct.pack("<Q", address)]
 

@@ -6,7 +6,6 @@ import dataclasses
 import pathlib
 import random
 import re
-from collections.abc import Iterator
 
 import pytest
 
@@ -203,13 +202,6 @@ def test_a_glance_misses_nothing_that_the_search_finds(
             assert hazards(places, target) == with_glance
         found += len(with_glance)
     assert found > 400
-
-
-@pytest.fixture
-def memory() -> Iterator[Memory]:
-    memory = Memory(1 << 26)
-    yield memory
-    memory.close()
 
 
 BODY = """

@@ -52,15 +52,6 @@ def module(emulated_cp: ModuleType) -> Any:
     }
 
 
-@pytest.fixture(scope="module")
-def emulated_cp() -> ModuleType:
-    """CuPy, where kernels run on the emulated device."""
-    cp = pytest.importorskip("cupy")
-    if not emulator.is_enabled():
-        pytest.skip("arguments are looked at on the emulated device")
-    return cp
-
-
 def findings(kernel: Any, *arguments: Any) -> tuple[str, str]:
     """Launch a kernel; return what is an error, and what is a warning."""
     with warnings.catch_warnings(record=True) as caught:

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cupygemm import emulator
 from cupygemm.emulator.errors import KernelWarning
 
 KERNEL = """
@@ -21,15 +20,6 @@ extern "C" __global__ void k(const float* RX x, float* RY y, int n) {
 RESTRICT = "__restrict__"
 LATER = "y[I] = x[I] * 2; y[I] += x[I];"
 SERIAL = "if (I == 0) for (int i = 0; i < n; i++) y[i] = x[i] + 1;"
-
-
-@pytest.fixture(scope="module")
-def emulated_cp() -> ModuleType:
-    """CuPy, where kernels run on the emulated device."""
-    cp = pytest.importorskip("cupy")
-    if not emulator.is_enabled():
-        pytest.skip("arguments are looked at on the emulated device")
-    return cp
 
 
 def found(cp: ModuleType, body: str, x: Any, y: Any, rx: str = RESTRICT, ry: str = RESTRICT) -> str:
