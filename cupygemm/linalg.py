@@ -82,6 +82,13 @@ def matmul(x1: Any, x2: Any, /, *, stream: Any = None) -> Array:
     See Also
     --------
     cupygemm.matmul : The same product with more options.
+
+    Examples
+    --------
+    >>> import cupygemm, cupy as cp
+    >>> cupygemm.linalg.matmul(cp.ones((2, 3)), cp.ones((3, 2)))
+    array([[3., 3.],
+           [3., 3.]])
     """
     return _matmul(x1, x2)
 
@@ -105,6 +112,12 @@ def matrix_transpose(x: Any, /) -> Array:
         If ``x`` has fewer than two axes.
     TypeError
         If ``x`` is not an array on a device.
+
+    Examples
+    --------
+    >>> import cupygemm, cupy as cp
+    >>> cupygemm.linalg.matrix_transpose(cp.ones((5, 2, 3))).shape
+    (5, 3, 2)
     """
     (x,) = as_arrays("matrix_transpose", x=x)
     if x.ndim < 2:
@@ -138,6 +151,13 @@ def outer(x1: Any, x2: Any, /, *, stream: Any = None) -> Array:
     See Also
     --------
     cupygemm.outer : Flattens operands of several axes.
+
+    Examples
+    --------
+    >>> import cupygemm, cupy as cp
+    >>> cupygemm.linalg.outer(cp.asarray([1.0, 2.0]), cp.asarray([3.0, 4.0]))
+    array([[3., 4.],
+           [6., 8.]])
     """
     x1, x2 = as_arrays("outer", x1=x1, x2=x2)
     if x1.ndim != 1 or x2.ndim != 1:
@@ -177,6 +197,12 @@ def tensordot(x1: Any, x2: Any, /, *, axes: Any = 2, stream: Any = None) -> Arra
     See Also
     --------
     cupygemm.tensordot : The same function, with ``a`` and ``b`` for ``x1`` and ``x2``.
+
+    Examples
+    --------
+    >>> import cupygemm, cupy as cp
+    >>> cupygemm.linalg.tensordot(cp.ones((2, 3, 4)), cp.ones((3, 4, 5))).shape
+    (2, 5)
     """
     return products.tensordot(x1, x2, axes=axes)
 
@@ -209,5 +235,11 @@ def vecdot(x1: Any, x2: Any, /, *, axis: SupportsIndex = -1, stream: Any = None)
     See Also
     --------
     cupygemm.vecdot : The same product with more options.
+
+    Examples
+    --------
+    >>> import cupygemm, cupy as cp
+    >>> cupygemm.linalg.vecdot(cp.ones((2, 3)), cp.asarray([1.0, 2.0, 3.0]))
+    array([6., 6.])
     """
     return gufuncs.vecdot(x1, x2, axis=axis)

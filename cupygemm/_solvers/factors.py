@@ -76,6 +76,16 @@ def lu_factor(
     See Also
     --------
     lu_solve : Solve systems with the factors.
+
+    Examples
+    --------
+    >>> import cupygemm, cupy as cp
+    >>> lu, piv = cupygemm.linalg.lu_factor(cp.asarray([[1.0, 2.0], [2.0, 2.0]]))
+    >>> lu
+    array([[2. , 2. ],
+           [0.5, 1. ]])
+    >>> piv
+    array([1, 1], dtype=int32)
     """
     import cupy
 
@@ -144,6 +154,13 @@ def lu_solve(
         true and ``b`` has a NaN or an infinity, or ``piv`` has a number that is no row.
     TypeError
         If an argument is not an array on a device, or a type cannot be factored.
+
+    Examples
+    --------
+    >>> import cupygemm, cupy as cp
+    >>> factors = cupygemm.linalg.lu_factor(cp.asarray([[4.0, 1.0], [1.0, 3.0]]))
+    >>> cupygemm.linalg.lu_solve(factors, cp.asarray([9.0, 5.0]))
+    array([2., 1.])
     """
     lu, pivots = factors_of("lu_solve", "lu_and_piv", lu_and_piv, "lu_factor")
     lu, pivots, b = as_arrays("lu_solve", lu=lu, piv=pivots, b=b)
@@ -211,6 +228,14 @@ def cho_factor(
         If ``a`` has a NaN or an infinity, and `check_finite` is true.
     TypeError
         If ``a`` is not an array on a device, or its type cannot be factored.
+
+    Examples
+    --------
+    >>> import cupygemm, cupy as cp
+    >>> c, lower = cupygemm.linalg.cho_factor(cp.asarray([[4.0, 2.0], [2.0, 5.0]]), lower=True)
+    >>> c
+    array([[2., 0.],
+           [1., 2.]])
     """
     a, dtype = square_matrices("cho_factor", a, narrow=True)
     if not a.size:
@@ -256,6 +281,13 @@ def cho_solve(
         If the shapes do not match, or ``b`` has a NaN or an infinity and `check_finite` is true.
     TypeError
         If an argument is not an array on a device, or a type cannot be factored.
+
+    Examples
+    --------
+    >>> import cupygemm, cupy as cp
+    >>> factor = cupygemm.linalg.cho_factor(cp.asarray([[4.0, 1.0], [1.0, 3.0]]))
+    >>> cupygemm.linalg.cho_solve(factor, cp.asarray([9.0, 5.0]))
+    array([2., 1.])
     """
     c, lower = factors_of("cho_solve", "c_and_lower", c_and_lower, "cho_factor")
     lower = bool(lower)
@@ -327,6 +359,13 @@ def solve_triangular(
         NaN or an infinity and `check_finite` is true.
     TypeError
         If an argument is not an array on a device, or a type cannot be factored.
+
+    Examples
+    --------
+    >>> import cupygemm, cupy as cp
+    >>> a = cp.asarray([[2.0, 0.0], [1.0, 1.0]])
+    >>> cupygemm.linalg.solve_triangular(a, cp.asarray([4.0, 3.0]), lower=True)
+    array([2., 1.])
     """
     import cupy
 

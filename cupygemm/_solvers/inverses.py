@@ -49,6 +49,13 @@ def inv(a: Any, *, stream: Any = None) -> Array:
     -----
     A single real matrix of 512 rows or more, and a stack of real matrices of more than 128, is
     inverted by a graph from the second call with its shape in a thread on, as by `solve`.
+
+    Examples
+    --------
+    >>> import cupygemm, cupy as cp
+    >>> cupygemm.linalg.inv(cp.asarray([[2.0, 2.0], [1.0, 2.0]]))
+    array([[ 1. , -1. ],
+           [-0.5,  1. ]])
     """
     import cupy
 

@@ -78,6 +78,14 @@ def qr(
     Reflections and the signs of R's diagonal are LAPACK's. The call does not wait for the device.
     A single real matrix of 512 columns or more is factored by a graph from the second call of its
     shape in a thread on, which takes the host hardly any time.
+
+    Examples
+    --------
+    >>> import cupygemm, cupy as cp
+    >>> q, r = cupygemm.linalg.qr(cp.asarray([[3.0, 5.0], [4.0, 0.0]]))
+    >>> r
+    array([[-5., -3.],
+           [ 0., -4.]])
     """
     import cupy
 
@@ -176,6 +184,14 @@ def lstsq(
     -----
     The call waits for the device once, to learn the rank. While a graph is recorded it does not
     wait; the shape of the residuals is then that for rank n, whatever the rank.
+
+    Examples
+    --------
+    >>> import cupygemm, cupy as cp
+    >>> a = cp.asarray([[1.0, 0.0], [1.0, 1.0], [1.0, 2.0]])
+    >>> x, residuals, rank, s = cupygemm.linalg.lstsq(a, cp.asarray([1.0, 3.0, 5.0]))
+    >>> x
+    array([1., 2.])
     """
     import cupy
 
@@ -296,6 +312,13 @@ def pinv(
         If both `rcond` and `rtol` are given.
     TypeError
         If ``a`` is not an array on a device, or its type cannot be factored.
+
+    Examples
+    --------
+    >>> import cupygemm, cupy as cp
+    >>> cupygemm.linalg.pinv(cp.asarray([[1.0, 1.0], [1.0, 1.0]]))
+    array([[0.25, 0.25],
+           [0.25, 0.25]])
     """
     import cupy
 

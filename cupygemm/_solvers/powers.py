@@ -41,6 +41,13 @@ def matrix_power(a: Any, n: SupportsIndex, *, stream: Any = None) -> Array:
     Notes
     -----
     The power is computed by repeated squaring, in at most ``2 * log2(n)`` products.
+
+    Examples
+    --------
+    >>> import cupygemm, cupy as cp
+    >>> cupygemm.linalg.matrix_power(cp.asarray([[1.0, 1.0], [1.0, 0.0]]), 5)
+    array([[8., 5.],
+           [5., 3.]])
     """
     import cupy
 

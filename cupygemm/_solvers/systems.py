@@ -86,6 +86,13 @@ def cholesky(a: Any, /, *, upper: bool = False, stream: Any = None) -> Array:
     -----
     The call waits for the device once, to learn whether a matrix is not positive definite. While a
     graph is recorded it does not wait and does not raise; the factor then has NaN.
+
+    Examples
+    --------
+    >>> import cupygemm, cupy as cp
+    >>> cupygemm.linalg.cholesky(cp.asarray([[4.0, 2.0], [2.0, 5.0]]))
+    array([[2., 0.],
+           [1., 2.]])
     """
     a, dtype = square_matrices("cholesky", a)
     if not a.size:
@@ -173,6 +180,12 @@ def solve(
     iterations, or a long cycle that does not halve the error, the matrix is factored again in its
     own type. The goal is a normwise backward error of twice machine precision; up to sqrt(n) times
     machine precision is accepted.
+
+    Examples
+    --------
+    >>> import cupygemm, cupy as cp
+    >>> cupygemm.linalg.solve(cp.asarray([[4.0, 1.0], [1.0, 3.0]]), cp.asarray([9.0, 5.0]))
+    array([2., 1.])
     """
     import cupy
 
@@ -336,6 +349,12 @@ def det(a: Any, *, stream: Any = None) -> Array:
     See Also
     --------
     slogdet : The logarithm, which neither overflows nor underflows.
+
+    Examples
+    --------
+    >>> import cupygemm, cupy as cp
+    >>> cupygemm.linalg.det(cp.asarray([[4.0, 1.0], [1.0, 3.0]]))
+    array(11.)
     """
     import cupy
 
