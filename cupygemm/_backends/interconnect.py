@@ -71,7 +71,7 @@ class Interconnect:
         return replace(self, pair_gbs=gbs, total_gbs=gbs, latency_us=latency_us)
 
     def step_seconds(self, received: Iterable[int]) -> float:
-        """Return the time of a step in which a device receives so many bytes from each peer."""
+        """Return the time of a step in which a device receives these bytes from its peers."""
         counts = [count for count in received if count]
         if not counts:
             return 0.0

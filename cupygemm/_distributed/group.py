@@ -157,7 +157,7 @@ class Group:
         function : str
             The name of the function.
         key : tuple or None
-            From `key_of`; None checks the call anew.
+            From `key_of`; with None, the call is checked again.
         own : sequence of str
             The facts that may differ between ranks.
         check : callable

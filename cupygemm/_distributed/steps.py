@@ -20,7 +20,7 @@ from typing import NamedTuple
 from cupygemm._backends.interconnect import Interconnect
 
 Rows = tuple[int, int]
-"""A range of rows: the first one, and the one behind the last."""
+"""A range of rows: the first one, and the one after the last."""
 SLICES = (2, 4, 8)
 """The numbers of slices that `choose_steps` considers."""
 LAUNCH_SECONDS = 5e-6
@@ -80,7 +80,7 @@ def _slice(rows: Rows, number: int, slices: int) -> Rows:
 
 
 class RowWork(NamedTuple):
-    """What each row of a product adds to its time, by which the model prices steps.
+    """What each row adds to the cost of a product, from which the model computes that of a step.
 
     Attributes
     ----------
@@ -89,7 +89,7 @@ class RowWork(NamedTuple):
     flops : float
         The operations of the row's product.
     itemsize : int
-        The bytes of an element of the operands, by which the rate of operations is chosen.
+        The bytes of an element of the operands, which decide the rate of operations.
     """
 
     nbytes: int

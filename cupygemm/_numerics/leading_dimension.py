@@ -107,7 +107,7 @@ def stored_with(
     """
     rows, columns = reference.shape
     if ld * _MOST_OWNERS < columns:
-        return False  # any value may be found among so many
+        return False  # among so many elements, any value is found by chance
     known, fits = np.zeros((2, len(places)), bool)
     for before in range(-(-columns // ld)):  # rows that reach into the place
         row = places // ld - before

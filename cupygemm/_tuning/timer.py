@@ -3,7 +3,7 @@
 Calls are timed between two events. If the host takes longer to enqueue a call than the device takes
 to compute it, the events would measure the host. Therefore a kernel runs first, which occupies the
 stream until all calls are enqueued. After each batch the timer checks whether that kernel ran long
-enough. If it did not, the batch is timed again, behind a longer kernel and with fewer calls, since
+enough. If it did not, the batch is timed again after a longer kernel and with fewer calls, since
 the host also waits when a stream cannot take more launches.
 """
 

@@ -45,7 +45,7 @@ def parse_arguments(text: str) -> list[Any]:
     Raises
     ------
     ValueError
-        A word is no argument, or braces do not match.
+        A word is not an argument, or braces do not match.
     """
     open_structs: list[list[Any]] = [[]]
     for word in text.replace("{", " { ").replace("}", " } ").split():
@@ -148,7 +148,7 @@ def profile_code_object(
     arguments : sequence of ndarray
         The explicit arguments in order, as `parse_arguments` returns them.
     sample : int, optional
-        Run at most so many workgroups, and scale the profile to the grid.
+        Run at most this many workgroups, and scale the profile to the grid.
 
     Raises
     ------

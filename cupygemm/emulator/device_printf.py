@@ -100,7 +100,7 @@ def _records(words: list[int]) -> list[list[Value]]:
 
 
 def _value(words: list[int], place: int) -> tuple[Value, int]:
-    """Return the value at a place, and the place behind it."""
+    """Return the value at a place, and the place after it."""
     kind, bits = words[place : place + 2]
     place += 2
     if kind == _DOUBLE:

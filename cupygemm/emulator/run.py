@@ -168,7 +168,7 @@ def launch(
     profile : bool
         Also collect a `KernelProfile`: bank conflicts, cache lines, waits and more. It is slower.
     sample : int, optional
-        Run so many workgroups of a profiled launch, and scale the profile to the grid.
+        Run at most this many workgroups of a profiled launch, and scale the profile to the grid.
     checks : bool or Policy, optional
         What to report, as a policy or as the first argument of `cupygemm.emulator.checks`. The
         default is what that function has set.

@@ -133,7 +133,7 @@ class LtProduct:
     scale : numpy.dtype
         The type of alpha and beta.
     alignments : sequence of int
-        The bytes by which the addresses of A, B and D may be divided.
+        Powers of two that divide the addresses of A, B and D, bytes.
     device : int
         CuPy's number of the current device.
     """

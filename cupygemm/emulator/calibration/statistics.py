@@ -19,10 +19,10 @@ def mean_error(figures: Iterable[Figure]) -> float:
 
 
 def error_within_sources(figures: Iterable[Figure]) -> float:
-    """Return the mean absolute error behind one factor for each group and source.
+    """Return the mean absolute error that one factor for each group and source leaves.
 
     A source measures on its own boards, with its own operands, on which power and so the clock
-    depend. The factor removes that; what is left is the error from product to product.
+    depend. The factor removes that; the rest is the error from product to product.
     """
     found = list(figures)
     ratios: dict[tuple[str, str], list[float]] = {}

@@ -40,7 +40,7 @@ _R_ABS32_LO, _R_ABS32_HI, _R_ABS64, _R_RELATIVE64 = 1, 2, 3, 13
 
 
 class InvalidCodeObject(EmulatorError):
-    """The bytes are no code object that the emulated device can load."""
+    """The bytes are not a code object that the emulated device can load."""
 
 
 @contextlib.contextmanager

@@ -60,9 +60,9 @@ class LineTable:
         return next(iter(self._places(pc)), None)
 
     def text_around(self, pc: int) -> tuple[str, str] | None:
-        """Return the text before and behind an instruction's place in its line; None if not known.
+        """Return the text before and after an instruction's place in its line; None if not known.
 
-        Code for several places of one line has the whole line behind it. Code that was inlined, or
+        Code for several places of one line has the whole line after it. Code that was inlined, or
         that stands for several lines, has no place.
         """
         place = bisect.bisect_right(self._places_of_columns, pc) - 1

@@ -202,7 +202,7 @@ def target_of(data: bytes) -> str:
     Raises
     ------
     InvalidCodeObject
-        It is no AMDGPU ELF file, or for a processor that is not emulated.
+        It is not an AMDGPU ELF file, or is for a processor that is not emulated.
     """
     with damage_reported():
         return target_of_elf(open_elf(data))

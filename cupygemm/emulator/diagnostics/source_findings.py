@@ -113,7 +113,7 @@ def _warnings(log: str) -> Iterator[tuple[str, str, str]]:
 
 
 def _text_from(source: str, where: str) -> tuple[str, str]:
-    """Return the text before and behind a place that the compiler names; "" if not known."""
+    """Return the text before and after a place that the compiler names; "" if not known."""
     file, line, column = where.rsplit(":", 2)
     try:
         text = Path(file).read_text(errors="replace") if Path(file).is_absolute() else source

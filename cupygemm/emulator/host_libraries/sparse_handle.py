@@ -238,7 +238,7 @@ class Compressed:
         return found
 
     def write_offsets(self, call: Call, counts: NDArray[Any]) -> None:
-        """Write the offsets of rows with so many elements."""
+        """Write the offsets of rows from the numbers of their elements."""
         out = call.write(
             f"offsets of {self.name}", self.offsets, (self.shape[0] + 1,), self.offset_type
         )

@@ -1,4 +1,4 @@
-"""Format the parts of an instruction behind its operands: waits, lane patterns, modifiers.
+"""Format the parts of an instruction after its operands: waits, lane patterns, modifiers.
 
 Each function yields words in LLVM's order. The lane patterns (DPP, SDWA, ds_swizzle) are described
 in the CDNA3 ISA guide, chapters 6 and 12; the spelling is LLVM's.

@@ -126,7 +126,7 @@ class Memory:
         Raises
         ------
         ValueError
-            `pointer` is no live allocation's start; the message says what is there.
+            `pointer` is not the start of a live allocation; the message says what is there.
         """
         with self._lock:
             block = self._extents.present_block(pointer)
@@ -240,7 +240,7 @@ class Memory:
             self.shadow.clear(start, start + size)
 
     def _give_back(self, start: int, size: int) -> None:
-        """Return the host's memory behind a block that nobody uses any more."""
+        """Give the memory of a block that is no longer used back to the host."""
         length = pages(size)
         self._arena.madvise(mmap.MADV_DONTNEED, start - self._base, length)
         if self.shadow is None:

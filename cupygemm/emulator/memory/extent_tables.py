@@ -1,7 +1,7 @@
 """The extents of device memory, and what is derived from those that are valid at one moment.
 
 The tables of one moment are derived from those of the latest one and what has changed since, which
-is little: a launch adds its arguments, and an expression an array. They are derived anew only if a
+is little: a launch adds its arguments, and an expression an array. All are derived again only if a
 block that exists is carved for the first time, or is removed before its arrays.
 """
 
@@ -229,7 +229,7 @@ class Tables:
     def replaced(
         self, blocks: list[Block], arrays: list[Array], recent: list[Extent]
     ) -> tuple[Tables, list[Extent]]:
-        """Return what `changed` returns, derived anew."""
+        """Return what `changed` returns, derived from all extents."""
         tables = Tables.of(blocks, arrays)
         lasting = {extent.serial for extent in (*tables.valid, *tables.all_blocks)}
         gone = {e.serial: e for e in (*self.valid, *recent) if e.serial not in lasting}

@@ -147,7 +147,7 @@ class GlobalShadow:
         Parameters
         ----------
         span : tuple of int
-            Addresses of the first byte and behind the last.
+            Addresses of the first byte, and of the one after the last.
         times : ndarray
             Of ``struct interval`` (native/machine.h), ascending.
         with_reads : bool
@@ -172,7 +172,7 @@ class GlobalShadow:
         return address, time, pc, bool(writes)
 
     def forget(self, start: int, end: int) -> None:
-        """Return the host's memory behind the records of ``[start, end)``, in whole pages."""
+        """Give the memory of the records of ``[start, end)`` back to the host, in whole pages."""
         for records, _, unit, size in self._tables:
             first = (start - self.base) // unit * size
             last = -(-(end - self.base) // unit) * size
@@ -182,13 +182,13 @@ class GlobalShadow:
                 records.madvise(mmap.MADV_DONTNEED, first, last - first)
 
     def clear(self, start: int, end: int) -> None:
-        """Forget the accesses to ``[start, end)``; the host's memory behind the records stays."""
+        """Forget the accesses to ``[start, end)``; the host memory of the records stays."""
         for _, address, unit, size in self._tables:
             first, last = (start - self.base) // unit, -(-(end - self.base) // unit)
             ctypes.memset(address + first * size, 0, (last - first) * size)
 
     def forget_bits(self, start: int, end: int, free_start: int, free_end: int) -> None:
-        """Return the host's memory behind the bits of ``[start, end)``.
+        """Give the memory of the bits of ``[start, end)`` back to the host.
 
         Parameters
         ----------

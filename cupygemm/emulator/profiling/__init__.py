@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["Profile", "profile", "profile_loop"]
 
 MEMORY_LATENCY = 630
-"""Cycles from a load to its data behind an L2 miss: 300 ns (HipKittens, MI355X) at 2.1 GHz."""
+"""Cycles from a load that misses in L2 to its data: 300 ns (HipKittens, MI355X) at 2.1 GHz."""
 
 
 class Profile:
@@ -253,7 +253,7 @@ def profile(*, clock_mhz: float | None = None, sample: int | None = None) -> Ite
         The clock at which times are modelled; the part's boost clock by default. On a real board, a
         dense product runs well below the boost clock.
     sample : int, optional
-        Run at most so many workgroups of each launch, and scale its counts to the whole grid; the
+        Run at most this many workgroups of each launch, and scale its counts to the whole grid; the
         modelled time is that of the grid. What the other workgroups would have written stays as
         it was, so the results are incomplete. Workgroups must not wait for each other. Misses in
         L2 and bytes of HBM are upper bounds. By default all workgroups run.

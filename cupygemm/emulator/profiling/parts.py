@@ -57,7 +57,7 @@ class Part:
     vector_flop_per_clock : dict of str to int
         Peak FLOP of a CU's vector ALUs per clock, by type, with packed instructions.
     lds_granule : int
-        LDS is allocated to workgroups in multiples of so many bytes.
+        LDS is allocated to workgroups in multiples of this many bytes.
     """
 
     l1: CacheGeometry

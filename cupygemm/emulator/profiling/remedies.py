@@ -140,7 +140,7 @@ def _of_accesses(
 
 
 def _with_hits(workload: Workload, share: Mapping[int, float], of_traffic: float) -> Workload:
-    """Move a share of the lines that each load finds behind vL1D into vL1D."""
+    """Count a share of the lines that each load misses in vL1D as hits."""
     factor = _of_accesses(workload, share, default=0.0) * workload.loads
     outcomes = workload.outcomes.copy()
     moved = _rounded(outcomes[:, 2:] * factor[:, None])

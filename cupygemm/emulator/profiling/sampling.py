@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from cupygemm.emulator.profiling.build import LaunchCounts
     from cupygemm.emulator.waves.dispatch import Dispatch
 
-_FIXED = ("stride", "stride_votes")  # fields of counts that are no sums over workgroups
+_FIXED = ("stride", "stride_votes")  # fields of counts that are not sums over workgroups
 
 
 def choose(dispatch: Dispatch, resident: int, count: int) -> NDArray[np.int64] | None:

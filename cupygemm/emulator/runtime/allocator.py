@@ -2,7 +2,7 @@
 
 CuPy's memory pool rounds sizes up to 512 bytes and cuts arrays out of larger blocks, so to the
 runtime an array looks longer than it is, and its neighbour may follow at once. This allocator takes
-memory from the same pool, with a gap behind each array, and tells the device where the array begins
+memory from the same pool, with a gap after each array, and tells the device where the array begins
 and ends. The pool is a `cupy.cuda.MemoryPool` with another `malloc`: limits, statistics and
 `free_all_blocks` work as before, and a program may choose its `malloc` as allocator again. It
 counts the gaps, and gets an array's memory back when CuPy drops the array's owner. All bytes of a
@@ -32,7 +32,7 @@ _PASSED = 4  # arrays that are dropped in the meantime, at most
 
 
 class _Array(weakref.ref[Owner]):
-    """A reference to an array's owner that knows the addresses: the first, and behind the last."""
+    """A reference to an array's owner that knows its first address, and the one after its last."""
 
     __slots__ = ("extent",)
     extent: tuple[int, int]

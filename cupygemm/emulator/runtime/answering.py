@@ -26,7 +26,7 @@ def answering(
     ----------
     function : callable
     failure : callable
-        From an exception to its code and message; None where it is no failure that it knows.
+        Returns the code and the message of an exception, or None for one that it does not know.
     internal : tuple of int and str
         The code of every other exception, and what its message begins with.
     set_message : callable

@@ -124,12 +124,12 @@ class CaptureMark:
 
 
 def in_order(graph: dict[int, Node]) -> dict[int, Node]:
-    """Return a graph with each node behind those that it comes after; else the order stays.
+    """Return a graph with each node after those that it depends on, otherwise in the same order.
 
     Raises
     ------
     HipError
-        Some nodes come after each other.
+        Some nodes depend on each other.
     """
     ordered: dict[int, Node] = {}
     waiting = dict(graph)

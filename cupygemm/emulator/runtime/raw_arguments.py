@@ -39,7 +39,7 @@ class RawLaunch:
 
 
 def reach(array: Any) -> tuple[int, int]:
-    """Return the addresses of an array's first and behind its last byte."""
+    """Return the addresses of an array's first byte, and of the one after its last."""
     reach = [(n - 1) * step for n, step in zip(array.shape, array.strides, strict=True)]
     start = int(array.data.ptr)
     return (

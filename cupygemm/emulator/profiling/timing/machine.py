@@ -6,7 +6,7 @@ MIC
     AMD's matrix instruction calculator: the passes of an MFMA, and what the vector unit can do
     during one.
 LLVM
-    The AMDGPU backend: wait states behind an MFMA (GCNHazardRecognizer), quarter-rate instructions
+    The AMDGPU backend: wait states after an MFMA (GCNHazardRecognizer), quarter-rate instructions
     and branches (SISchedule.td).
 SH
     nod-ai's amd-shark-ai, "AMDGPU kernel optimization guide": a SIMD sends 16 addresses per cycle

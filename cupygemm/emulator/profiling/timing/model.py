@@ -90,7 +90,7 @@ class Timing:
 
     @property
     def sustained_clock_mhz(self) -> float | None:
-        """Return the clock to which power may limit such a kernel; None if there is no fit.
+        """Return the clock to which power limits such a kernel; None if no fit covers it.
 
         Fitted for products on boards of MI300X: see `power`.
         """
