@@ -1,4 +1,4 @@
-"""`Backend`, the interface of what computes products on a device, and the records that it uses.
+"""`Backend`, the interface of the parts that compute products, and the records that it uses.
 
 A backend is an object with the attributes and the first four methods of `Backend`. They are called
 in their order: does it support a request, which configurations can compute it, what do their
@@ -198,7 +198,7 @@ class Group(Protocol):
 
 
 class Backend(Protocol):
-    """The interface of what computes products on one device.
+    """The interface of a backend, which computes products on one device.
 
     Attributes
     ----------
@@ -250,7 +250,7 @@ class Backend(Protocol):
 
     @property
     def interconnect(self) -> Interconnect:
-        """Return what connects the devices of this kind in one host."""
+        """Return the links between devices of this kind in one host."""
 
     def supports(self, request: Request) -> Support:
         """Tell whether the backend computes a request (``request.work == "product"``)."""
@@ -316,7 +316,7 @@ class Backend(Protocol):
         """
 
     def triangle(self, request: Request) -> Runner | None:
-        """Return what computes one triangle of ``x @ x.T`` and mirrors it, if faster. Optional."""
+        """Return the runner of a triangle of ``x @ x.T`` and its mirror image. Optional."""
 
     def block_scaled(self, request: Request, scaling: BlockScaling) -> Runner | None:
         """Return the runner that multiplies operands with scales along k in one launch.

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 
 def with_workspace(num_bytes: int, enqueue: Callable[[int], None]) -> None:
-    """Call ``enqueue(address)`` with the address of memory for what it enqueues.
+    """Call ``enqueue(address)`` with the address of memory for the work that it enqueues.
 
     Parameters
     ----------

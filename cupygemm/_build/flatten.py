@@ -41,7 +41,7 @@ def flatten(path: str, generated: dict[str, str]) -> str:
 
 @cache
 def _parts(path: str) -> list[str]:
-    """Return what `_split` makes of a file, which is part of many kernels."""
+    """Return the parts of a file by `_split`; many kernels include the same files."""
     return _split(device_source(path))
 
 

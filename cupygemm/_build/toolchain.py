@@ -144,7 +144,7 @@ class Toolchain:
     def compile_ir(
         self, source: Path, output: Path, *, target: str, options: Sequence[str] = ()
     ) -> None:
-        """Compile what `compile_to_ir` writes to a file for `link`."""
+        """Compile the IR that `compile_to_ir` writes to an object file for `link`."""
         arguments = [*_ASSEMBLE, f"-mcpu={target}", "-nogpulib", "-O3", *options, *_BACKEND]
         arguments += ["-x", "ir", "-S", "-Xclang", "-emit-obj", str(source), "-o", str(output)]
         run(f"{source.name} does not compile for {target}", self._clang(), arguments)

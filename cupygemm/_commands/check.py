@@ -95,7 +95,7 @@ def check(
 
 
 def _clean(seen: Observed, target: str | None, status: int) -> str:
-    """Return what is said where nothing was found."""
+    """Return the last line of a run without findings."""
     if not seen.launches:
         return "no kernel was launched"
     ended = f"; the program ended with exit status {status}" * bool(status)

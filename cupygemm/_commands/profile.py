@@ -215,7 +215,7 @@ def _print(collected: Any, *, loop: bool, listing: bool, source: bool) -> None:
 
 
 def _subjects(words: list[str]) -> list[str]:
-    """Return what is to be profiled: one word each; M N K are one subject."""
+    """Return the subjects to profile, one for each word; M N K are one subject."""
     if len(words) == 3 and all(word.isdecimal() for word in words):
         return ["x".join(words)]
     if not 1 <= len(words) <= 2 or any(word.isdecimal() for word in words):
@@ -228,7 +228,7 @@ def _subjects(words: list[str]) -> list[str]:
 
 
 def _nth(given: list[Any] | None, index: int) -> Any:
-    """Return what is given for a subject: the last, if it is given less often than subjects."""
+    """Return the value of an option for a subject: its last value, if it has too few."""
     return given[min(index, len(given) - 1)] if given else None
 
 

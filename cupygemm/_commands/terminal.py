@@ -44,7 +44,7 @@ def start_device(target: str | None = None, *, build_ahead: bool = False) -> str
 
 
 def _build_native_code() -> None:
-    """Compile what the emulated device executes instructions with."""
+    """Compile the C library in which the emulated device executes instructions."""
     from cupygemm._build.toolchain import CompileError, ToolchainError
     from cupygemm.emulator import native
 

@@ -37,7 +37,7 @@ class ChunkCall:
     options: Mapping[str, Any]
 
     def __dask_tokenize__(self) -> Any:
-        """Return what determines the result, for the name of the graph's tasks."""
+        """Return the facts that determine the result, for the names of the graph's tasks."""
         return str(self.sums), sorted(self.options.items(), key=lambda item: item[0])
 
 

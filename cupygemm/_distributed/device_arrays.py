@@ -210,7 +210,7 @@ class _Run:
                 do(work)
 
     def _order_copies(self) -> None:
-        """Let all copies wait for what the devices have enqueued: it makes and frees buffers."""
+        """Let all copies wait for the devices' work so far, which fills and frees buffers."""
         for stream, index in zip(self.streams, self.devices, strict=True):
             event = record(stream, index)
             for copies in self.copies:

@@ -44,7 +44,7 @@ class Region(NamedTuple):
         )
 
     def intersection(self, other: Region) -> Region:
-        """Return what two regions share, which may be empty."""
+        """Return the intersection of two regions, which may be empty."""
         return Region(_shared(self.rows, other.rows), _shared(self.columns, other.columns))
 
 

@@ -114,7 +114,7 @@ class PartialProducts:
         return empty((self.a.shape[0], self.b.shape[1]), self.travelling)
 
     def facts(self, counts: list[int]) -> dict[str, Any]:
-        """Return what all ranks must agree on, and this rank's k."""
+        """Return the facts that all ranks must agree on, and this rank's k."""
         shape = [self.a.shape[0], self.b.shape[1]]
         types = [*self._types.operands, str(self.sums), str(self.travelling)]
         return {"types": types, "(m, n)": shape, "rows": counts, "k": self.a.shape[1]}

@@ -249,7 +249,7 @@ def _largest_k(everybody: Sequence[Mapping[str, Any]]) -> int:
 
 
 def _described(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what ranks can compare of options: numbers and words, and the shapes of arrays."""
+    """Return options in a form that ranks can compare: as text, and arrays as their shapes."""
     return {
         name: list(value.shape) if getattr(value, "ndim", 0) else str(value)
         for name, value in sorted(options.items())

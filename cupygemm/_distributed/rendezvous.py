@@ -52,7 +52,7 @@ class GroupError(RuntimeError):
 
 @dataclass
 class _Member:
-    """A rank as the rendezvous sees it: its connection, and what it waits with."""
+    """A rank as the rendezvous sees it: its connection, and the facts with which it waits."""
 
     outbox: queue.SimpleQueue[bytes | None] = field(default_factory=queue.SimpleQueue)
     facts: Facts | None = None

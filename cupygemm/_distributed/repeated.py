@@ -29,7 +29,7 @@ def key_of(
     rows: Sequence[int] | None,
     *others: Any,
 ) -> Key | None:
-    """Return what identifies a call; None if it cannot be kept.
+    """Return the key of a call; None if its work cannot be kept.
 
     The operands of a call with a key are contiguous matrices of CuPy on the device, do not overlap
     ``out``, and need no conversion.

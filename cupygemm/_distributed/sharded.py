@@ -166,7 +166,7 @@ def _cube(cube: Sequence[int], size: int) -> Cube:
 
 
 class _Block(NamedTuple):
-    """A move of this rank: what it sends, or where what it receives belongs."""
+    """A move of this rank, with its source if it sends, and its target if it receives."""
 
     move: Move
     source: Callable[[Move], Any]

@@ -247,7 +247,7 @@ def _moves(cells: list[tuple[Region, list[Piece]]], needs: Sequence[Region]) -> 
 
 
 def _seconds(moves: Sequence[Move], itemsize: int, link: Interconnect) -> float:
-    """Return the time in which all ranks have received what moves to them."""
+    """Return the time until all ranks have received their moves."""
     received: dict[int, dict[int, int]] = {}
     for move in moves:
         if move.source.rank != move.target:

@@ -68,7 +68,7 @@ class Transport:
     records: bool = False
 
     def placed(self, key: Hashable, *arrays: Any) -> Hashable:
-        """Return what identifies a call with these arrays; None if it is not to be recorded.
+        """Return the key of a call with these arrays; None if it is not to be recorded.
 
         Parameters
         ----------

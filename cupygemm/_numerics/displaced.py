@@ -1,4 +1,4 @@
-"""Find tiles of a wrong product that hold what belongs elsewhere in it.
+"""Find tiles of a wrong product whose contents belong elsewhere in it.
 
 A patch around a wrong element is looked up in the reference. Where it occurs, at another place,
 the patch grows to the largest rectangle that matches the reference at the same displacement. So
@@ -124,7 +124,7 @@ class _Comparison:
 def find_tiles(
     actual: Array, reference: Array, wrong: Array, bound: Array, period: int
 ) -> list[Tile]:
-    """Return tiles that hold what belongs elsewhere, in the order of their places.
+    """Return tiles whose contents belong elsewhere, in the order of their places.
 
     Parameters
     ----------
@@ -158,7 +158,7 @@ def find_tiles(
 
 
 def _tile_at(comparison: _Comparison, row: int, column: int) -> Tile | None:
-    """Return the largest tile around an element that holds what belongs elsewhere, or None."""
+    """Return the largest tile around an element whose contents belong elsewhere, or None."""
     height, width = comparison.reference.shape
     for size in _PATCHES:
         rows, columns = min(size, comparison.period), min(size, width)

@@ -20,7 +20,7 @@ _MOST_SHOWN = 4  # places of an order without a formula
 
 
 def of_k(k: int) -> Iterator[tuple[str, Array]]:
-    """Yield orders of the first operand's elements along k, and what a report says of each."""
+    """Yield orders of the first operand's elements along k, each after its description."""
     for size in _TILES:
         if k % size:
             continue

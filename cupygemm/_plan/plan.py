@@ -155,7 +155,7 @@ def plan_of(
 
 
 def on_device(device: Device, make: Callable[[], Result]) -> Result:
-    """Return what a function makes while a device is current, on which it loads kernels."""
+    """Call a function while a device is current, for which it loads kernels."""
     from cupy.cuda import Device as CurrentDevice
 
     with CurrentDevice(device.index):
@@ -218,7 +218,7 @@ def _is_fused(request: Request, device: Device) -> bool:
 
 
 def _runner_of(request: Request, device: Device) -> tuple[Runner, bool]:
-    """Return what computes a request, and whether it uses nothing but addresses."""
+    """Return the runner of a request, and whether it uses nothing but addresses."""
     if request.work != "product":
         _check_float8(request, device)
     if request.work == "empty":

@@ -139,7 +139,7 @@ class EpilogueArguments(NamedTuple):
 
     @property
     def request(self) -> EpilogueRequest:
-        """Return what a plan depends on; `NO_EPILOGUE` if the options change no number."""
+        """Return the part that a plan depends on; `NO_EPILOGUE` if the options change no number."""
         alpha, beta, scale, scales_sums = self.factors
         operands = {
             name: Operand(array.shape, array.strides, array.dtype, array.data.ptr & 15)

@@ -141,7 +141,7 @@ def launch(
 
 
 def _declared(argument: Argument) -> str:
-    """Return the name of an argument and what a kernel takes for it."""
+    """Return the name of an argument, and whether a kernel takes a pointer or a value."""
     is_pointer = argument.value_kind == "global_buffer"
     what = "a pointer" if is_pointer else f"{argument.size} bytes by value"
     return f"{argument.source_name} ({what})" if argument.source_name else what

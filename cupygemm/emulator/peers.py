@@ -22,7 +22,7 @@ MAX_DEVICES = 16
 
 
 class _Ranges(NamedTuple):
-    """What the kernels of a device may touch, and what that was made from."""
+    """The ranges that the kernels of a device may touch, and their origins."""
 
     of_all: NDArray[np.uint64]
     peers: frozenset[int]

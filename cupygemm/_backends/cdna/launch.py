@@ -102,7 +102,7 @@ def pack_arguments(layout: Layout, offsets: Offsets) -> Any:
 
 
 def pack_parts(config: GemmConfig, problem: GemmProblem) -> Any:
-    """Return what shared tiles add to the struct of a launch, as an array of `PART_ARGS`.
+    """Return the arguments of a launch that shares tiles between workgroups, as `PART_ARGS`.
 
     The address of the workspace, its last field, is zero.
     """
@@ -136,7 +136,7 @@ class GemmLaunch:
         self.grid = grid(config, layout.problem)
 
     def __call__(self, a: int, b: int, c: int, epilogue: bytes = b"") -> None:
-        """Enqueue the launch; `epilogue` is the packed structs of what the kernel adds."""
+        """Enqueue the launch; `epilogue` holds the epilogue's packed arguments."""
         packed = np.frombuffer(self._pack(a, b, c) + epilogue, self._parameter)
         self._kernel(self.grid, self._block, (packed,))
 

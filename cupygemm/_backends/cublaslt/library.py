@@ -232,7 +232,7 @@ class LtProduct:
         return a.layout, b.layout, d.layout, d.layout
 
     def launch(self, algorithm: Algorithm) -> Launch:
-        """Return what enqueues the product by an algorithm."""
+        """Return a function that enqueues the product by an algorithm."""
         return Launch(self, algorithm)
 
 

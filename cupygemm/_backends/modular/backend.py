@@ -64,7 +64,7 @@ class ModularBackend(NoExtras):
         self._kernels: KernelsByType = {} if kernels is None else kernels
 
     def supports(self, request: Request) -> Support:
-        """Tell whether residues are asked for, and what is done to the sums is simple."""
+        """Tell whether residues are asked for, with at most alpha, beta and c as epilogue."""
         if not request.moduli:
             return NOT_ASKED
         if not self._has_int8:

@@ -106,7 +106,7 @@ def declaration_of(variable: Variable) -> str:
 
 
 def declared_as(text: str, name: str, space: str = "", size: int = 0) -> Variable | None:
-    """Return what a source declares a name as, if it has one such declaration; None otherwise.
+    """Return the variable that a source declares by a name; None unless it does so once.
 
     Parameters
     ----------

@@ -175,7 +175,7 @@ def size_in(entry: dict[str, Any], key: str, default: int | None = None) -> int:
 
 
 def image_of(elf: ELFFile) -> tuple[bytearray, int]:
-    """Return what the file holds of the loaded segments, in its place, and their whole size."""
+    """Return the bytes of the loaded segments at their addresses, and the size of the whole."""
     segments = [seg for seg in elf.iter_segments() if seg["p_type"] == "PT_LOAD"]
     size = max((seg["p_vaddr"] + seg["p_memsz"] for seg in segments), default=0)
     held = max((seg["p_vaddr"] + seg["p_filesz"] for seg in segments), default=0)

@@ -107,7 +107,7 @@ class Operation:
     seen: Clock | None = None
 
     def clock(self) -> Clock:
-        """Return the clock of what comes after it."""
+        """Return the clock of work that comes after this."""
         seen = self.queue.seen if self.seen is None else self.seen
         return {**seen, self.queue: self.number}
 
@@ -136,7 +136,7 @@ class Queue:
         return self.short_name + " (non-blocking)" * (self.kind == "non-blocking")
 
     def now(self) -> Clock:
-        """Return the clock of what comes after all work so far."""
+        """Return the clock of work that comes after all that was submitted so far."""
         return {**self.seen, self: self.count}
 
 
@@ -267,7 +267,7 @@ class StreamOrder:
                     each.last = 0
 
     def _catch_up(self, queue: Queue) -> None:
-        """Let a stream wait for what its next work waits for without being asked."""
+        """Let a stream wait for the work that HIP orders before its next work."""
         if queue.epoch != self._epoch:
             merge(queue.seen, self._host)
             queue.epoch = self._epoch

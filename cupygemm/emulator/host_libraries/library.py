@@ -236,7 +236,7 @@ class HostLibrary:
                     yield family, method
 
     def functions(self) -> list[Callable[..., int]]:
-        """Return what answers each function, in the order of the listing."""
+        """Return a callable for each function of the library, in the order of the listing."""
         methods = self.methods()
         return [self._answer(each, methods.get(each.family)) for each in read_listing(self.stem)]
 

@@ -42,7 +42,7 @@ class Meeting:
         self._exchanges: dict[Hashable, _Exchange] = {}
 
     def begin(self, rank: int, operation: Operation, clock: Clock) -> Hashable:
-        """Note a rank's next operation, and return what identifies it to all ranks.
+        """Note a rank's next operation, and return its key, which is the same for all ranks.
 
         Parameters
         ----------
@@ -126,11 +126,11 @@ class Work:
     _key: Hashable = None
 
     def payload(self) -> bytes:
-        """Return what the rank contributes."""
+        """Return the bytes that the rank contributes."""
         return self.read() if self.read else b""
 
     def begin(self, order: StreamOrder) -> None:
-        """Note what the rank's data come after."""
+        """Note the work that the rank's data come after."""
         clock = order.record(self.queue) if self.read else {}
         meeting = self.communicator.meeting
         self._key = meeting.begin(self.communicator.rank, self.operation, clock)

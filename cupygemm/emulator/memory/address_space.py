@@ -57,7 +57,7 @@ class AddressSpace:
         return None
 
     def _merge(self) -> None:
-        """Join neighbouring released ranges, and the last of them with what was never assigned."""
+        """Join neighbouring released ranges, and the last of them with the unassigned rest."""
         merged: list[tuple[int, int]] = []
         for start, end in sorted([*self._released, (self._next, self._limit)]):
             if merged and merged[-1][1] >= start:

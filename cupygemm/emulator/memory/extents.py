@@ -120,7 +120,7 @@ class Extents:
         return self._newest if moment is None else moment.newest
 
     def moment(self) -> Moment:
-        """Return what is valid now."""
+        """Return the present moment, with the memory that is valid in it."""
         return Moment(self.tables(), self.newest)
 
     @contextlib.contextmanager
@@ -134,7 +134,7 @@ class Extents:
             self._seen.moment = before
 
     def tables(self) -> Tables:
-        """Return what is derived from the blocks and arrays as this thread sees them."""
+        """Return the tables of the blocks and arrays that this thread sees."""
         present = self._present()
         moment: Moment | None = getattr(self._seen, "moment", None)
         if moment is None or moment.tables is present:

@@ -211,7 +211,7 @@ class Recorder:
             wait.operations[offset] = wait.operations.get(offset, 0) + int(times)
 
     def wait(self, pc: int, counter: str) -> Wait:
-        """Return what is counted of an s_waitcnt and one of its counters."""
+        """Return the counts of an s_waitcnt for one of its counters."""
         return self.waits.setdefault((pc, counter), Wait(counter))
 
     def finish(

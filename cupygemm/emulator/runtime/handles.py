@@ -95,7 +95,7 @@ class Handles:
             Called with the work's place in the stream.
         kind : {"device", "host", "graph"}
             What the device does may be executed later, in a seeded order. Flags and the host's
-            functions are executed at once, after what comes before them: the program may wait for
+            functions are executed at once, after the work before them: the program may wait for
             them without a call. A graph submits its nodes.
 
         Returns

@@ -301,7 +301,7 @@ class GraphNodeFunctions(GraphFunctions, ProgramFunctions):
         nodes[node] = replace(made, after=old.after, stream=old.stream, enabled=old.enabled)
 
     def _recorded(self, submit: Submit) -> Node:
-        """Return a node of what is submitted to a stream that exists for the moment only."""
+        """Return a node of the work that a function submits to a temporary stream."""
         stream = next(self.numbers)
         self.streams[stream] = Stream(0, 0, self.device.index)
         capture = self.captures[stream] = Capture(stream)
