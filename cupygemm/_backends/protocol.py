@@ -2,8 +2,8 @@
 
 A backend is an object with the attributes and the first four methods of `Backend`. They are called
 in their order: does it support a request, which configurations can compute it, what do their
-kernels compile to, and how are they launched. The other methods are optional; `NoExtras` has their
-defaults.
+kernels compile to, and how are they launched. The other methods are optional;
+`no_extras.NoExtras` has their defaults.
 
 A device has a list of backends (`cupygemm._backends.registry`), and a request goes to the first one
 that supports it. docs/developer/add_a_backend.rst builds a backend step by step.
@@ -16,9 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from cupygemm._backends.interconnect import PCIE, Interconnect
+from cupygemm._backends.interconnect import Interconnect
 from cupygemm._backends.scales_and_groups import BlockScaling, RowGroups
-from cupygemm._backends.struct_kernel import StructKernel
 from cupygemm._records.dtypes import DType
 from cupygemm._records.formats import Precision
 from cupygemm._records.problem import GemmProblem
@@ -355,53 +354,3 @@ class Backend(Protocol):
             ``kernel(grid, threads, packed)`` enqueues a launch: its workgroups along x and y, the
             threads of each, and the bytes of its only argument, a struct.
         """
-
-
-class NoExtras:
-    """A base class for backends without the optional methods."""
-
-    formats: tuple[DType, ...] = ()
-    precisions: frozenset[Precision] = frozenset()
-    config_type: Callable[..., Any] | None = None
-    max_cluster: int = 1
-    wave_size: int = 32
-    solves_tiles: frozenset[str] = frozenset()
-    interconnect: Interconnect = PCIE
-
-    def part(self, request: Request, whole: Compiled) -> Compiled | None:
-        """Return None: nothing is known about the order of sums."""
-        return None
-
-    def problem(self, request: Request) -> GemmProblem | None:
-        """Return None: nothing can be tuned."""
-        return None
-
-    def variants(self, request: Request, config: Any) -> Sequence[Any]:
-        """Return no variants."""
-        return ()
-
-    def groups(self, requests: Mapping[int, Request]) -> Sequence[Group]:
-        """Return no groups: each request has a launch of its own."""
-        return ()
-
-    def triangle(self, request: Request) -> Runner | None:
-        """Return None: both triangles are computed."""
-        return None
-
-    def block_scaled(self, request: Request, scaling: BlockScaling) -> Runner | None:
-        """Return None: no kernel takes scales along k."""
-        return None
-
-    def row_groups(self, request: Request, groups: RowGroups) -> Runner | None:
-        """Return None: no kernel reads the sizes of groups."""
-        return None
-
-    def sparing(self, units: int) -> Any:
-        """Return this backend."""
-        return self
-
-    def kernel(self, text: str, entry: str, shared_bytes: int = 0) -> Any:
-        """Return the kernel that CuPy compiles. It has no dynamic shared memory."""
-        from cupy import RawModule
-
-        return StructKernel(RawModule(code=text, options=("-std=c++17",)).get_function(entry))

@@ -14,7 +14,8 @@ import cupy
 import ml_dtypes
 import numpy as np
 
-from cupygemm._backends.protocol import SUPPORTED, Compiled, NoExtras, Support
+from cupygemm._backends.no_extras import NoExtras
+from cupygemm._backends.protocol import SUPPORTED, Compiled, Support
 from cupygemm._backends.unfused import evaluated
 from cupygemm._epilogue.formula import NUMPY
 from cupygemm._records.dtypes import ELEMENT_OF, FLOAT8_DTYPES

@@ -18,12 +18,12 @@ from cupygemm._backends.cdna.requests import (
 )
 from cupygemm._backends.cdna.select import Candidate, Selection, select
 from cupygemm._backends.interconnect import PCIE, XGMI_MI300X
+from cupygemm._backends.no_extras import NoExtras
 from cupygemm._backends.protocol import (
     Compiled,
     DeviceProperties,
     Group,
     KernelFile,
-    NoExtras,
     Runner,
     Support,
 )

@@ -16,12 +16,12 @@ from cupygemm._backends.cublaslt.algorithm import LtConfig, algorithm_of
 from cupygemm._backends.cublaslt.library import HeuristicResult, LtProduct, library
 from cupygemm._backends.cublaslt.product import COMPUTE, Stack, describe, launch_of, stack_of
 from cupygemm._backends.cublaslt.select import LtCandidate, ranked
+from cupygemm._backends.no_extras import NoExtras
 from cupygemm._backends.protocol import (
     SUPPORTED,
     Backend,
     Compiled,
     DeviceProperties,
-    NoExtras,
     Runner,
     Support,
 )

@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 
 from cupygemm._backends.blas import too_large
+from cupygemm._backends.no_extras import NoExtras
 from cupygemm._backends.protocol import (
     SUPPORTED,
     Backend,
     Candidate,
     Compiled,
     DeviceProperties,
-    NoExtras,
     Runner,
     Support,
 )

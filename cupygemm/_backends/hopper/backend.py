@@ -39,13 +39,13 @@ from cupygemm._backends.hopper.small.select import (
 )
 from cupygemm._backends.hopper.small_config import SMALL_PRODUCTS, SmallConfig, check_small
 from cupygemm._backends.interconnect import NVLINK_H200
+from cupygemm._backends.no_extras import NoExtras
 from cupygemm._backends.product_table import why_types_unsupported
 from cupygemm._backends.protocol import (
     SUPPORTED,
     Compiled,
     DeviceProperties,
     Group,
-    NoExtras,
     Runner,
     Support,
 )

@@ -20,13 +20,13 @@ from cupygemm._backends.modular.product import (
     rows_at_once,
     sums_request,
 )
+from cupygemm._backends.no_extras import NoExtras
 from cupygemm._backends.protocol import (
     NOT_ASKED,
     SUPPORTED,
     Backend,
     Candidate,
     Compiled,
-    NoExtras,
     Runner,
     Support,
 )
