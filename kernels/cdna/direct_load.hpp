@@ -119,14 +119,6 @@ template <class Operand> struct DirectLoader {
 
     // -- The last tile along k --------------------------------------------------------------------
 
-    // Whether the tile needs no masks: all of its k lies in the matrix, and no element shares its
-    // dword with the end of the matrix. The result is uniform, and usually true.
-    CUPYGEMM_INLINE static bool is_whole(i32 rows_left, i32 k_left) {
-        const bool ends_in_dword = major == Major::row && rows_left * element_bytes % 4 != 0 &&
-                                   rows_left < Operand::tile_rows;
-        return k_left == Operand::tile_k && !ends_in_dword;
-    }
-
     // Start loading tile `tile_index`, which needs no masks.
     CUPYGEMM_INLINE void load_last(LdsBase tile, i64 tile_index) const {
         Window last = window;

@@ -23,6 +23,7 @@
 
 #include "cdna/direct_load.hpp"
 #include "cdna/schedule.hpp"
+#include "cdna/vector_end.hpp"
 #include "cdna/waitcnt.hpp"
 #include "common/arguments.hpp"
 
@@ -107,8 +108,7 @@ template <class Config> struct DirectToLds {
         const i32 m_left = args.m - static_cast<i32>(at.row);
         const i32 n_left = args.n - static_cast<i32>(at.column);
         const i32 k_left = depth() - whole_tiles * Config::tile_k;
-        const bool ragged =
-            !LoaderA::is_whole(m_left, k_left) || !LoaderB::is_whole(n_left, k_left);
+        const bool ragged = !is_whole<A>(m_left, k_left) || !is_whole<B>(n_left, k_left);
         typename LoaderA::RaggedUnits ragged_a;
         typename LoaderB::RaggedUnits ragged_b;
         if (ragged) {

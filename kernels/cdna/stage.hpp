@@ -252,7 +252,7 @@ template <class Operand> struct Stager {
 #pragma unroll
         for (int i = 0; i < num_vectors; ++i)
             vectors[i] = shift_vector(ragged.vectors, i);
-        if (!is_whole(rows_left, k_left)) {
+        if (!is_whole<Operand>(rows_left, k_left)) {
 #pragma unroll
             for (int i = 0; i < num_vectors; ++i) {
                 // Without settled_here, the comparisons for all vectors of both operands would be
@@ -262,14 +262,6 @@ template <class Operand> struct Stager {
             }
         }
         put(tile, vectors, 0, num_vectors);
-    }
-
-    // Whether the tile needs no masks: all of its k lies in the matrix, and no element shares its
-    // dword with the end of the matrix. The result is uniform, and usually true.
-    CUPYGEMM_INLINE static bool is_whole(i32 rows_left, i32 k_left) {
-        const bool ends_in_dword = major == Major::row && rows_left * element_bytes % 4 != 0 &&
-                                   rows_left < Operand::tile_rows;
-        return Operand::dword_aligned && k_left == Operand::tile_k && !ends_in_dword;
     }
 
     // The number of elements of vector i that lie inside the matrix. They come first; the number

@@ -8,8 +8,19 @@
 #pragma once
 
 #include "cdna/buffer.hpp"
+#include "cdna/tile.hpp"
 
 namespace cupygemm {
+
+// Whether a tile needs no masks: all of its k lies in the matrix, and no element shares its dword
+// with the end of the matrix. `rows_left` rows and `k_left` values of k lie in the matrix from the
+// tile's first element on. The result is uniform, and usually true.
+template <class Operand> CUPYGEMM_INLINE bool is_whole(i32 rows_left, i32 k_left) {
+    const bool ends_in_dword = Operand::major == Major::row &&
+                               rows_left * OperandTile<Operand>::element_bytes % 4 != 0 &&
+                               rows_left < Operand::tile_rows;
+    return Operand::dword_aligned && k_left == Operand::tile_k && !ends_in_dword;
+}
 
 template <int element_bytes> struct VectorEnd {
     static_assert(element_bytes % 4 == 0, "elements narrower than a dword have specializations");
