@@ -17,8 +17,8 @@ from cupygemm.emulator.profiling.parts import PARTS
 from cupygemm.emulator.profiling.verdict import verdict
 
 KINDS = (
-    "computed: registers, LDS of a workgroup, occupancy; modelled: what is called so, by a timing "
-    "model; emulated: everything else, hit rates and HBM bytes by a cache model from cold caches; "
+    "computed: registers, LDS of a workgroup, occupancy; modelled: figures so labelled, by a timing"
+    " model; emulated: everything else, hit rates and HBM bytes by a cache model from cold caches; "
     "nothing is measured"
 )
 Row = tuple[str, str, str]
@@ -142,8 +142,8 @@ def _instructions(kernel: KernelCounts) -> list[Row]:
     rows += [(f"MFMA FLOP, {kind}", count(n), "") for kind, n in kernel.matrix_flop.items()]
     rows += [(f"VALU FLOP, {kind}", count(n), "") for kind, n in kernel.vector_flop.items()]
     if kernel.flop_per_byte is not None and kernel.flop:
-        asked = kernel.flop / max(kernel.global_memory.bytes, 1)
-        note = f"of HBM; {asked:.1f} per byte asked for"
+        per_request = kernel.flop / max(kernel.global_memory.bytes, 1)
+        note = f"of HBM; {per_request:.1f} per byte requested"
         rows.append(("FLOP per byte", f"{kernel.flop_per_byte:.1f}", note))
     return rows
 
@@ -153,14 +153,14 @@ def _l1(kernel: KernelCounts) -> list[Row]:
     if not memory.instructions:
         return []
     traffic = memory.traffic
-    asked = f"{size(memory.bytes_read)} read, {size(memory.bytes_written)} written, "
-    asked += f"{size(memory.bytes_atomic)} atomic"
+    kinds = f"{size(memory.bytes_read)} read, {size(memory.bytes_written)} written, "
+    kinds += f"{size(memory.bytes_atomic)} atomic"
     touched = f"{memory.lines_64:,} lines of 64 bytes, {memory.lines_128:,} of 128"
     return [
         (
             "Global memory",
             size(memory.bytes),
-            f"asked for by {memory.instructions:,} wave-instructions: {asked}; {touched}",
+            f"requested by {memory.instructions:,} wave-instructions: {kinds}; {touched}",
         ),
         ("vL1D requests", f"{traffic.requests:,}", f"lines of {line} bytes"),
         (
@@ -196,7 +196,7 @@ def _l2(kernel: KernelCounts) -> list[Row]:
     traffic = memory.traffic
     if not traffic.l2_requests:
         return []
-    last = "" if PARTS[kernel.target].last is None else ", behind the last-level cache"
+    last = "" if PARTS[kernel.target].last is None else ", past the last-level cache"
     return [
         (
             "L2 hit",
@@ -227,7 +227,11 @@ def _lds(kernel: KernelCounts) -> list[Row]:
             f"{lds.cycles:,}",
             f"{lds.conflict_cycles:,} of them bank conflicts ({percent(lds.conflict_rate)})",
         ),
-        ("LDS utilisation", percent(lds.utilisation), "bytes over what the banks give meanwhile"),
+        (
+            "LDS utilisation",
+            percent(lds.utilisation),
+            "of the bytes that the banks could move in these cycles",
+        ),
     ]
 
 
@@ -245,7 +249,7 @@ def _waits(kernel: KernelCounts) -> list[Row]:
             (
                 f"Waits, {wait.counter}",
                 f"{wait.waves:,}",
-                f"for {named}; {between} after the youngest",
+                f"for {named}; {between} after the youngest of them",
             )
         )
     return rows

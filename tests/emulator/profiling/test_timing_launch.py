@@ -150,7 +150,7 @@ def test_table_and_listing_name_modelled_figures() -> None:
     text = str(collected)
     assert "Modelled time" in text
     assert "at 2100 MHz" in text
-    assert "modelled: what is called so" in text
+    assert "modelled: figures so labelled" in text
     (hot,) = (line for line in text.splitlines() if "s_waitcnt: vmcnt" in line)
     assert hot.split()[0] == "at"
     (wait,) = (line for line in collected.listing().splitlines() if "s_waitcnt vmcnt(0)" in line)
