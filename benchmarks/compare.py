@@ -13,12 +13,12 @@ import json
 import math
 import statistics
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
 from benchmarks.contenders import CASES, Call, Case, contenders
+from benchmarks.output import print_line
 from cupygemm._tuning.timer import MAX_CALLS, DeviceTimer
 
 ROUNDS = 7
@@ -50,7 +50,7 @@ def measure(calls: dict[str, Call]) -> dict[str, dict[str, float]]:
             times[name]["device"].append(timers[name].seconds(counts[name]))
             times[name]["call"].append(seconds_of_call(call, counts[name]))
             if not timers[name].held:
-                _print(f"{name}: the host is slower than the device, whose time this is not")
+                print_line(f"{name}: the host is slower than the device, whose time this is not")
     return {
         name: {kind: statistics.median(each) for kind, each in kinds.items()}
         for name, kinds in times.items()
@@ -63,8 +63,8 @@ def run(dtypes: list[str], names: list[str] | None) -> list[dict[str, Any]]:
 
     records = []
     for dtype in dtypes:
-        _print(f"\n{dtype:24s} {'TFLOP/s on the device':>31s}    {'ratio: device (call)':>20s}")
-        _print(f"{'':24s} {'cupygemm':>9s} {'cupy':>10s} {'torch':>10s}    to torch, to cupy")
+        print_line(f"\n{dtype:24s} {'TFLOP/s on the device':>31s}    {'ratio: device (call)':>20s}")
+        print_line(f"{'':24s} {'cupygemm':>9s} {'cupy':>10s} {'torch':>10s}    to torch, to cupy")
         for case in CASES[dtype]:
             if names and case.name not in names:
                 continue
@@ -72,7 +72,7 @@ def run(dtypes: list[str], names: list[str] | None) -> list[dict[str, Any]]:
             record = {"dtype": dtype, "case": case.name, "flops": case.flops, "seconds": times}
             records.append(record)
             for suffix in dict.fromkeys(name.partition(",")[2] for name in times):
-                _print(_line(case, times, suffix))
+                print_line(_line(case, times, suffix))
             cp.get_default_memory_pool().free_all_blocks()
     return records
 
@@ -171,19 +171,14 @@ def main() -> None:
     parser.add_argument("--output", type=Path, help="write all figures here, as JSON")
     options = parser.parse_args()
     machine = environment()
-    _print(", ".join(f"{name} {value}" for name, value in machine.items()))
+    print_line(", ".join(f"{name} {value}" for name, value in machine.items()))
     records = run(options.dtypes, options.cases)
     means = geometric_means(records)
     for dtype, mean in means.items():
-        _print(f"\n{dtype}: geometric mean of torch's device time over cupygemm's: {mean:.3f}")
+        print_line(f"\n{dtype}: geometric mean of torch's device time over cupygemm's: {mean:.3f}")
     if options.output:
         document = {"environment": machine, "geometric_means": means, "records": records}
         options.output.write_text(json.dumps(document, indent=1) + "\n")
-
-
-def _print(line: str) -> None:
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()
 
 
 if __name__ == "__main__":

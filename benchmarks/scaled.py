@@ -29,6 +29,7 @@ import numpy as np
 
 import cupygemm
 from benchmarks.models.report import geometric_mean
+from benchmarks.output import print_line
 
 BLOCK = 128
 ROOM = 1024
@@ -213,7 +214,7 @@ def measure(case: Case, peers: list[str], *, cold: bool, rounds: int) -> dict[st
             try:
                 graphs[name] = recorded([found[i % len(found)] for i in range(calls)])
             except (RuntimeError, NotImplementedError, AssertionError) as err:
-                _print(f"{case.name}: {name} fails: {str(err)[:200]}")
+                print_line(f"{case.name}: {name} fails: {str(err)[:200]}")
     turns: dict[str, list[float]] = {name: [] for name in graphs}
     for _ in range(rounds):
         for name, replay in graphs.items():
@@ -310,14 +311,9 @@ def _installed(names: list[str]) -> Iterator[str]:
         try:
             __import__({"DeepGEMM": "deep_gemm"}.get(name, name))
         except Exception as err:  # noqa: BLE001, a binary for another torch raises what it likes
-            _print(f"{name} is absent ({type(err).__name__}: {err})")
+            print_line(f"{name} is absent ({type(err).__name__}: {err})")
         else:
             yield name
-
-
-def _print(line: str) -> None:
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()
 
 
 def _measure_kind(
@@ -333,10 +329,10 @@ def _measure_kind(
         for name, time in times.items():
             ratios.setdefault(name, []).append(time / times["cupygemm"])
         text = ", ".join(f"{name} {time:.1f}" for name, time in times.items())
-        _print(f"{case.name}: {text}; error {worst:.2f}")
+        print_line(f"{case.name}: {text}; error {worst:.2f}")
     for name, found in ratios.items():
         if name != "cupygemm":
-            _print(f"{kind}: {name} / ours {geometric_mean(found):.3f} ({min(found):.2f})")
+            print_line(f"{kind}: {name} / ours {geometric_mean(found):.3f} ({min(found):.2f})")
     return records
 
 
@@ -354,7 +350,7 @@ def main(arguments: list[str] | None = None) -> None:
     if options.list:
         for kind in options.kinds:
             for case in CASES[kind]:
-                _print(f"{case.name}: {case.flops:.3g} operations")
+                print_line(f"{case.name}: {case.flops:.3g} operations")
         return
     peers = list(_installed(options.peers))
     records = [record for kind in options.kinds for record in _measure_kind(kind, peers, options)]

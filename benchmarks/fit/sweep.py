@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import multiprocessing
 import os
-import sys
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,6 +13,7 @@ from concurrent.futures import TimeoutError as FutureTimeout
 from typing import Any, Protocol, Self
 
 from benchmarks.fit.samples import Config, Product, Sample, SampleFile
+from benchmarks.output import print_line
 
 FIRST, OTHERS = 8, 4
 """Configurations of a product: those that the cost model ranks first, and random others."""
@@ -60,7 +60,7 @@ def sweep(
                 if not _is_usable():
                     out.flush()
                     raise
-                _print(f"{product}: {type(err).__name__}: {err}")
+                print_line(f"{product}: {type(err).__name__}: {err}")
                 continue
             count += 1
             now = time.monotonic()
@@ -68,7 +68,7 @@ def sweep(
                 out.flush()
                 flushed = now
             if now - reported > _REPORT_SECONDS:
-                _print(f"{count} products, {deadline - now:.0f} s left; {product}")
+                print_line(f"{count} products, {deadline - now:.0f} s left; {product}")
                 reported = now
     out.flush()
     return count
@@ -80,12 +80,12 @@ def dry_run(
     """Print the first products of a sweep with their kernels, and compile these."""
     for product in itertools.islice(products, count):
         configs = kernels.candidates(product, first, others)
-        _print(f"{product}: {len(configs)} kernels")
+        print_line(f"{product}: {len(configs)} kernels")
         for config in configs:
             begun = time.perf_counter()
             kernels.compile(product, config)
             fields = " ".join(f"{name}={value}" for name, value in config.items() if value)
-            _print(f"  {time.perf_counter() - begun:6.2f} s to compile  {fields}")
+            print_line(f"  {time.perf_counter() - begun:6.2f} s to compile  {fields}")
 
 
 class _Compiler:
@@ -137,7 +137,7 @@ class _Compiler:
         product: Product, configs: list[Config], errors: list[str]
     ) -> Iterator[tuple[Product, list[Config]]]:
         for error in errors:
-            _print(f"{product}: {error}")
+            print_line(f"{product}: {error}")
         if configs:
             yield product, configs
 
@@ -173,8 +173,3 @@ def _is_usable() -> bool:
     except cp.cuda.runtime.CUDARuntimeError:
         return False
     return True
-
-
-def _print(line: str) -> None:
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()

@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import json
 import random
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -24,6 +23,7 @@ from benchmarks.models.layers import FEW, HELD_OUT, MODELS, MORE, Layer, product
 from benchmarks.models.measure import COLD_BYTES, ROUNDS, STATES, measure, operands_of
 from benchmarks.models.peers import OURS, PEERS, Case
 from benchmarks.models.rotation import num_sets
+from benchmarks.output import print_line
 
 DTYPES: dict[str, np.dtype[Any]] = {
     "bf16": np.dtype(ml_dtypes.bfloat16),
@@ -64,15 +64,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = _parser().parse_args(arguments)
     if options.list or options.dry_run:
         for layer, name, case in cases(options):
-            _print(_described(layer, name, case) + (_chosen(case) if options.dry_run else ""))
+            print_line(_described(layer, name, case) + (_chosen(case) if options.dry_run else ""))
         return
     if options.processes:
         compile_all([case for _, _, case in cases(options)], options.processes)
     records = _measured(options)
     for line in (*report.tables(records), "", *report.beside_random_shapes(records), ""):
-        _print(line)
+        print_line(line)
     for line in report.worst(records):
-        _print(line)
+        print_line(line)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -128,12 +128,12 @@ def _measured(options: argparse.Namespace) -> list[report.Record]:
 
     deadline = time.monotonic() + options.seconds
     machine = {**environment(), **installed(), "cold_bytes": str(COLD_BYTES)}
-    _print(", ".join(f"{name} {value}" for name, value in machine.items()))
+    print_line(", ".join(f"{name} {value}" for name, value in machine.items()))
     records: list[report.Record] = []
     arena: Arena | None = None
     for layer, name, case in cases(options):
         if time.monotonic() > deadline:
-            _print(f"the time is over: {len(records)} products were measured")
+            print_line(f"the time is over: {len(records)} products were measured")
             break
         if arena is None or arena.dtype != case.dtype:
             arena = Arena(case.dtype)
@@ -152,7 +152,7 @@ def _measured(options: argparse.Namespace) -> list[report.Record]:
                 **found,
             }
         )
-        _print(_line(records[-1]))
+        print_line(_line(records[-1]))
         if options.output:
             document = {"environment": machine, "records": records}
             options.output.write_text(json.dumps(document, indent=1) + "\n")
@@ -190,11 +190,6 @@ def _config(case: Case) -> str:
     """Return the name of the configuration that the selector takes on an H200."""
     choice = choice_of(case)
     return "" if choice is None else choice.config.name
-
-
-def _print(line: str) -> None:
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -30,14 +30,14 @@ class LtProduct:
     cuBLASLt counts matrices by columns, so it computes the transpose of the result from w and x.
     """
 
-    def __init__(self, m: int, n: int, k: int, dtype: np.dtype[Any], *, w_turned: bool) -> None:
+    def __init__(self, m: int, n: int, k: int, dtype: np.dtype[Any], *, w_transposed: bool) -> None:
         wide = dtype.name in ("float64", "complex128")
         scale = dtype if wide or dtype.kind == "c" else np.dtype(np.float32)
         self._product = lt.LtProduct(
-            lt.Matrices(dtype.name, *((k, n, k) if w_turned else (n, k, n))),
+            lt.Matrices(dtype.name, *((k, n, k) if w_transposed else (n, k, n))),
             lt.Matrices(dtype.name, k, m, k),
             lt.Matrices(dtype.name, n, m, n),
-            operations=(lt.OP_T if w_turned else lt.OP_N, lt.OP_N),
+            operations=(lt.OP_T if w_transposed else lt.OP_N, lt.OP_N),
             compute=lt.COMPUTE_64F if wide else lt.COMPUTE_32F,
             scale=scale,
             alignments=(256, 256, 256),

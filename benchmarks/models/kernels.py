@@ -43,7 +43,7 @@ def choice_of(case: Case) -> HopperChoice | None:
         shape=(case.m, case.n, case.k),
         operands=kind,
         result=kind,
-        layout="NT" if case.w_turned else "NN",
+        layout="NT" if case.w_transposed else "NN",
         group="models",
     )
     try:

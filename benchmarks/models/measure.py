@@ -28,10 +28,10 @@ BATCH_SECONDS, LEAST_CALLS, MOST_CALLS = 0.002, 5, 100
 
 def operands_of(case: Case) -> tuple[list[Operand], Operand]:
     """Return the operands of a case, and its result."""
-    shape = (case.n, case.k) if case.w_turned else (case.k, case.n)
+    shape = (case.n, case.k) if case.w_transposed else (case.k, case.n)
     inputs = [
         Operand((case.m, case.k), case.dtype),
-        Operand(shape, case.dtype, turned=case.w_turned),
+        Operand(shape, case.dtype, transposed=case.w_transposed),
     ]
     return inputs, Operand((case.m, case.n), case.dtype)
 

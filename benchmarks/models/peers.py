@@ -39,7 +39,7 @@ class Case:
     order: str = "(n, k)"
 
     @property
-    def w_turned(self) -> bool:
+    def w_transposed(self) -> bool:
         return self.order == "(n, k)"
 
     @property
@@ -87,21 +87,22 @@ def _torch(case: Case, sets: Sets) -> Calls:
     except ImportError:
         return {}
     tensors = [
-        [tensor_of(x), tensor_of(w.T if case.w_turned else w), tensor_of(out)] for x, w, out in sets
+        [tensor_of(x), tensor_of(w.T if case.w_transposed else w), tensor_of(out)]
+        for x, w, out in sets
     ]
 
-    def turned(x: Any, w: Any, out: Any) -> None:
+    def transposed(x: Any, w: Any, out: Any) -> None:
         torch.mm(x, w.t(), out=out)
 
     def plain(x: Any, w: Any, out: Any) -> None:
         torch.mm(x, w, out=out)
 
-    return {"torch": Rotating(turned if case.w_turned else plain, tensors)}
+    return {"torch": Rotating(transposed if case.w_transposed else plain, tensors)}
 
 
 def _cublaslt(case: Case, sets: Sets) -> Calls:
     try:
-        product = LtProduct(case.m, case.n, case.k, case.dtype, w_turned=case.w_turned)
+        product = LtProduct(case.m, case.n, case.k, case.dtype, w_transposed=case.w_transposed)
     except OSError:
         return {}
     calls: Calls = {}
@@ -120,9 +121,10 @@ def _deep_gemm(case: Case, sets: Sets) -> Calls:
         import deep_gemm
     except Exception:  # noqa: BLE001, not installed, or built for another torch
         return {}
-    call = deep_gemm.bf16_gemm_nt if case.w_turned else deep_gemm.bf16_gemm_nn
+    call = deep_gemm.bf16_gemm_nt if case.w_transposed else deep_gemm.bf16_gemm_nn
     tensors = [
-        [tensor_of(x), tensor_of(w.T if case.w_turned else w), tensor_of(out)] for x, w, out in sets
+        [tensor_of(x), tensor_of(w.T if case.w_transposed else w), tensor_of(out)]
+        for x, w, out in sets
     ]
     return {"DeepGEMM": Rotating(call, tensors)}
 
@@ -136,9 +138,10 @@ def _triton(case: Case, sets: Sets) -> Calls:
     except ImportError:
         return {}
     tensors = [
-        (tensor_of(x), tensor_of(w.T if case.w_turned else w), tensor_of(out)) for x, w, out in sets
+        (tensor_of(x), tensor_of(w.T if case.w_transposed else w), tensor_of(out))
+        for x, w, out in sets
     ]
-    calls = triton_product.calls(tensors, w_turned=case.w_turned)
+    calls = triton_product.calls(tensors, w_transposed=case.w_transposed)
     return {name: Rotating(call, tensors) for name, call in calls.items()}
 
 

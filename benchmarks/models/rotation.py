@@ -25,7 +25,7 @@ class Operand:
 
     shape: tuple[int, int]
     dtype: np.dtype[Any]
-    turned: bool = False
+    transposed: bool = False
 
     @property
     def nbytes(self) -> int:
@@ -95,7 +95,7 @@ def _view(arena: Any, start: int, operand: Operand) -> Any:
     import cupy as cp
 
     array = cp.ndarray(operand.shape, operand.dtype, arena.data + start)
-    return array.T if operand.turned else array
+    return array.T if operand.transposed else array
 
 
 class Rotating:

@@ -26,7 +26,7 @@ def _product(
     m,
     n,
     k,
-    w_turned: tl.constexpr,
+    w_transposed: tl.constexpr,
     tile_m: tl.constexpr,
     tile_n: tl.constexpr,
     tile_k: tl.constexpr,
@@ -43,28 +43,30 @@ def _product(
         sums = tl.zeros((tile_m, tile_n), dtype=tl.float32)
         for step in range(tl.cdiv(k, tile_k)):
             a = x.load([row, step * tile_k])
-            if w_turned:
+            if w_transposed:
                 sums = tl.dot(a, w.load([column, step * tile_k]).T, sums)
             else:
                 sums = tl.dot(a, w.load([step * tile_k, column]), sums)
         out.store([row, column], sums.to(out.dtype))
 
 
-def calls(sets: list[tuple[Any, Any, Any]], *, w_turned: bool) -> dict[str, Callable[..., None]]:
+def calls(
+    sets: list[tuple[Any, Any, Any]], *, w_transposed: bool
+) -> dict[str, Callable[..., None]]:
     """Return one call for each configuration.
 
     Parameters
     ----------
     sets : list of (x, w, out)
         Torch tensors in C order.
-    w_turned : bool
+    w_transposed : bool
         Whether w is (n, k), and not (k, n).
     """
     sms = torch.cuda.get_device_properties(0).multi_processor_count
     found = {}
     for tile_m, tile_n, tile_k, stages, warps in CONFIGS:
         descriptors = {
-            x.data_ptr(): _described(x, w, out, w_turned, (tile_m, tile_n, tile_k))
+            x.data_ptr(): _described(x, w, out, w_transposed, (tile_m, tile_n, tile_k))
             for x, w, out in sets
         }
 
@@ -86,7 +88,7 @@ def calls(sets: list[tuple[Any, Any, Any]], *, w_turned: bool) -> dict[str, Call
                 m,
                 n,
                 k,
-                w_turned,
+                w_transposed,
                 *tiles,
                 depth,
                 8,
@@ -100,10 +102,10 @@ def calls(sets: list[tuple[Any, Any, Any]], *, w_turned: bool) -> dict[str, Call
 
 
 def _described(
-    x: Any, w: Any, out: Any, w_turned: bool, tile: tuple[int, int, int]
+    x: Any, w: Any, out: Any, w_transposed: bool, tile: tuple[int, int, int]
 ) -> tuple[Any, ...]:
     tile_m, tile_n, tile_k = tile
-    of_w = [tile_n, tile_k] if w_turned else [tile_k, tile_n]
+    of_w = [tile_n, tile_k] if w_transposed else [tile_k, tile_n]
     return tuple(
         TensorDescriptor.from_tensor(tensor, box)
         for tensor, box in ((x, [tile_m, tile_k]), (w, of_w), (out, [tile_m, tile_n]))

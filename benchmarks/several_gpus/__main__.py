@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.output import print_line
 from benchmarks.several_gpus import report
 from benchmarks.several_gpus.cases import FUNCTIONS, SHAPES, Case, parse
 from benchmarks.several_gpus.rank import Meeting, Record, run
@@ -37,12 +38,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     machine = {} if options.output is None else _environment()
     for record in _measured(cases, options):
         records.append(record)
-        _print(report.line(record))
+        print_line(report.line(record))
         if options.output:
             document = {"environment": machine, "records": records}
             options.output.write_text(json.dumps(document, indent=1) + "\n")
     for line in report.tables(records):
-        _print(line)
+        print_line(line)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -107,11 +108,6 @@ def _environment() -> dict[str, Any]:
     from benchmarks.compare import environment
 
     return environment()
-
-
-def _print(line: str) -> None:
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -174,9 +174,17 @@ def syrk(
         )
         if result is not None:
             return result if out is None else out
-    turned = letter == "T"
+    transposed = letter == "T"
     return gemm(
-        alpha, a, a, beta=beta, c=c, trans_a=turned, trans_b=not turned, out=out, dtype=dtype
+        alpha,
+        a,
+        a,
+        beta=beta,
+        c=c,
+        trans_a=transposed,
+        trans_b=not transposed,
+        out=out,
+        dtype=dtype,
     )
 
 

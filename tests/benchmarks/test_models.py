@@ -64,7 +64,7 @@ def test_cold_sets_hold_the_bytes_that_l2_must_lose(set_bytes):
 
 
 def test_sets_lie_apart_and_aligned():
-    operands = [Operand((3, 5), BF16), Operand((7, 5), BF16, turned=True)]
+    operands = [Operand((3, 5), BF16), Operand((7, 5), BF16, transposed=True)]
     found = places(operands, 4)
     starts = sorted(start for each in found for start in each)
     ends = [start + operands[i].nbytes for each in found for i, start in enumerate(each)]
@@ -84,7 +84,7 @@ def test_calls_take_every_set_in_turn():
 def test_operands_are_stored_as_the_order_says(order, shape):
     (x, w), out = operands_of(Case(16, 48, 80, BF16, order))
     assert (x.shape, w.shape, out.shape) == ((16, 80), shape, (16, 48))
-    assert w.turned == (order == "(n, k)")
+    assert w.transposed == (order == "(n, k)")
 
 
 def record(m, ours, torch, other, order="(n, k)"):

@@ -210,8 +210,8 @@ def applied(matrix: NDArray[Any], operation: int) -> NDArray[Any]:
     """Return op(matrix), a view unless it is conjugated; of stacks, in the last two axes."""
     if operation == NONE:
         return matrix
-    turned = matrix.swapaxes(-1, -2)
-    return turned.conj() if operation == CONJUGATE else turned
+    transposed = matrix.swapaxes(-1, -2)
+    return transposed.conj() if operation == CONJUGATE else transposed
 
 
 def triangle(n: int, uplo: int, *, unit: bool = False) -> NDArray[np.bool_]:

@@ -88,9 +88,11 @@ class Conversions(SparseHandles):
         rows = np.repeat(np.arange(m), np.diff(matrix.indptr))
         order = np.argsort(matrix.indices, kind="stable")
         offsets = np.concatenate([[0], np.cumsum(np.bincount(matrix.indices, minlength=n))])
-        turned = scipy.sparse.csr_matrix((matrix.data[order], rows[order], offsets), shape=(n, m))
+        transposed = scipy.sparse.csr_matrix(
+            (matrix.data[order], rows[order], offsets), shape=(n, m)
+        )
         if n:
-            target.write(call, turned)
+            target.write(call, transposed)
 
     @implements("hipsparse{S,D,C,Z}csr2dense", "hipsparse{S,D,C,Z}csc2dense")
     def _to_dense(
@@ -164,7 +166,7 @@ class Conversions(SparseHandles):
     ) -> None:
         self.handle(handle)
         target = Compressed("csr", (m, n), val, row_ptr, col_ind, self.descriptor(descr).base)
-        self._from_dense(call, (m, n), a, lda, target, turned=False)
+        self._from_dense(call, (m, n), a, lda, target, transposed=False)
 
     @implements("hipsparse{S,D,C,Z}dense2csc")
     def _dense2csc(
@@ -183,11 +185,17 @@ class Conversions(SparseHandles):
     ) -> None:
         self.handle(handle)
         target = Compressed("csc", (n, m), val, col_ptr, row_ind, self.descriptor(descr).base)
-        self._from_dense(call, (m, n), a, lda, target, turned=True)
+        self._from_dense(call, (m, n), a, lda, target, transposed=True)
 
     @staticmethod
     def _from_dense(
-        call: Call, shape: tuple[int, int], a: int, lda: int, target: Compressed, *, turned: bool
+        call: Call,
+        shape: tuple[int, int],
+        a: int,
+        lda: int,
+        target: Compressed,
+        *,
+        transposed: bool,
     ) -> None:
         check_sizes(call, m=shape[0], n=shape[1])
         check_ld(call, lda=(lda, shape[0]))
@@ -195,7 +203,7 @@ class Conversions(SparseHandles):
             return
         check_pointers(call, a=a)
         dense = call.matrix("a", a, shape, lda)
-        target.write(call, scipy.sparse.csr_matrix(dense.T if turned else dense))
+        target.write(call, scipy.sparse.csr_matrix(dense.T if transposed else dense))
 
     @implements("hipsparse{S,D,C,Z}nnz_compress")
     def _count_above(

@@ -235,8 +235,8 @@ def solve_triangular(
     """
     lower = fill == LOWER
     if operation != NONE:
-        turned = matrix.conj() if operation == CONJUGATE else matrix
-        matrix, lower = scipy.sparse.csr_matrix(turned.T), not lower
+        operand = matrix.conj() if operation == CONJUGATE else matrix
+        matrix, lower = scipy.sparse.csr_matrix(operand.T), not lower
     solved = np.array(right)
     rows = range(matrix.shape[0])
     for row in rows if lower else reversed(rows):
