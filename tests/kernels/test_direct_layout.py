@@ -23,7 +23,7 @@ from cupygemm._backends.cdna.config import WAVE_SIZE
 from cupygemm._backends.cdna.mainloops import direct_to_lds
 from cupygemm._records.dtypes import ITEMSIZE
 from tests.kernels.host import compile_for_host
-from tests.kernels.test_layout import Operand, conflicts
+from tests.kernels.test_layout import STRUCT, Operand, conflicts
 from tests.tables import rows_of
 
 ELEMENTS = {"gfx950": ("bf16", "i8", "f32", "f64"), "gfx942": ("bf16", "f32")}
@@ -33,24 +33,12 @@ def operands(arch: str) -> list[Operand]:
     """Return every operand of the architecture's configurations."""
     found: dict[Operand, None] = {}
     for element in ELEMENTS[arch]:
-        for config, major in itertools.product(direct_to_lds.configs(element, arch), ("k", "row")):
-            for rows, waves in ((config.tile_m, config.waves_m), (config.tile_n, config.waves_n)):
-                transposed = major == "row"
-                if transposed and (arch, element) != ("gfx950", "bf16"):
-                    continue
-                if transposed and rows // waves % 32:
-                    continue
-                found[
-                    Operand(
-                        major=major,
-                        rows=rows,
-                        wave_rows=rows // waves,
-                        mma_rows=config.mma_m,
-                        tile_k=config.tile_k,
-                        threads=config.num_threads,
-                        element=element,
-                    )
-                ] = None
+        configs = direct_to_lds.configs(element, arch)
+        for config, major, side in itertools.product(configs, ("k", "row"), ("m", "n")):
+            operand = Operand.of(config, side, major=major, element=element)
+            is_transposed = (arch, element) == ("gfx950", "bf16") and operand.wave_rows % 32 == 0
+            if major == "k" or is_transposed:
+                found[operand] = None
     return list(found)
 
 
@@ -98,17 +86,14 @@ template <class Operand, class Map> void read_table(unsigned *out) {
 }
 extern "C" unsigned tile_row(unsigned row) { return cupygemm::RowOrder::tile_row(row); }
 """
-_OPERAND = """
-struct Operand{index} {{
-    using Element = cupygemm::{element};
-    static constexpr cupygemm::Major major = cupygemm::Major::{major};
-    static constexpr int tile_rows = {rows}, wave_rows = {wave_rows}, mma_rows = {mma_rows};
-    static constexpr int tile_k = {tile_k}, num_threads = {threads};
-}};
+_OPERAND = (
+    STRUCT
+    + """}};
 extern "C" void loads_{index}(unsigned *out, unsigned units) {{
     load_table<Operand{index}>(out, units);
 }}
 """
+)
 _READS = """
 using Reads{index} = cupygemm::TransposeMap<Operand{index}>;
 extern "C" void reads_{index}(unsigned *out) {{ read_table<Operand{index}, Reads{index}>(out); }}

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from cupygemm._backends.cdna.config import DWORD_BYTES, VECTOR_BYTES
+from cupygemm._backends.cdna.config import DWORD_BYTES, VECTOR_BYTES, GemmConfig
 from cupygemm._backends.cdna.mainloops import register_double_buffer
 from cupygemm._records.dtypes import ITEMSIZE
 from tests.kernels.host import compile_for_host
@@ -37,6 +37,20 @@ class Operand:
     tile_k: int
     threads: int
     element: str
+
+    @classmethod
+    def of(cls, config: GemmConfig, side: str, *, major: str, element: str) -> Operand:
+        """Return operand A (side "m") or B ("n") of a configuration."""
+        rows, waves = getattr(config, f"tile_{side}"), getattr(config, f"waves_{side}")
+        return cls(
+            major=major,
+            rows=rows,
+            wave_rows=rows // waves,
+            mma_rows=getattr(config, f"mma_{side}"),
+            tile_k=config.tile_k,
+            threads=config.num_threads,
+            element=element,
+        )
 
     @property
     def itemsize(self) -> int:
@@ -62,25 +76,12 @@ def operands(arch: str) -> list[Operand]:
         for e in ("bf16", "f32", "f64", "i8", "c128")
         for c in register_double_buffer.configs(e, arch)
     ]
-    for (element, config), major in itertools.product(configs, ("k", "row")):
-        for rows, waves, mma in (
-            (config.tile_m, config.waves_m, config.mma_m),
-            (config.tile_n, config.waves_n, config.mma_n),
-        ):
-            threads, tile_k = config.num_threads, config.tile_k
-            operand = Operand(
-                major=major,
-                rows=rows,
-                wave_rows=rows // waves,
-                mma_rows=mma,
-                tile_k=tile_k,
-                threads=threads,
-                element=element,
-            )
-            if (arch, major, mma, operand.itemsize) == ("gfx950", "row", 16, 1):
-                continue  # always transposed by reads: test_transposed_layout.py
-            if major == "k" or operand.num_vectors * operand.itemsize >= DWORD_BYTES:
-                found[operand] = None
+    for (element, config), major, side in itertools.product(configs, ("k", "row"), ("m", "n")):
+        operand = Operand.of(config, side, major=major, element=element)
+        if (arch, major, operand.mma_rows, operand.itemsize) == ("gfx950", "row", 16, 1):
+            continue  # always transposed by reads: test_transposed_layout.py
+        if major == "k" or operand.num_vectors * operand.itemsize >= DWORD_BYTES:
+            found[operand] = None
     return list(found)
 
 
@@ -93,12 +94,17 @@ CASES = rows_of(
     width=2,
 )
 
-_OPERAND = """
+STRUCT = """
 struct Operand{index} {{
     using Element = cupygemm::{element};
     static constexpr cupygemm::Major major = cupygemm::Major::{major};
     static constexpr int tile_rows = {rows}, wave_rows = {wave_rows}, mma_rows = {mma_rows};
     static constexpr int tile_k = {tile_k}, num_threads = {threads};
+"""
+"""The beginning of an operand in C++, to which each test adds."""
+_OPERAND = (
+    STRUCT
+    + """
     static constexpr bool dword_aligned = false; // or reads transpose 16-bit elements on gfx950
 }};
 extern "C" void writes_{index}(unsigned *out) {{ write_table<Operand{index}>(out); }}
@@ -108,6 +114,7 @@ extern "C" unsigned read_size_{index}() {{
     return Map::num_fragments * Map::num_steps;
 }}
 """
+)
 
 # Tables of (row, k, LDS byte) for each LDS write and of the LDS byte for each read; lanes last.
 _TABLES = """

@@ -20,7 +20,7 @@ from cupygemm._backends.cdna.config import WAVE_SIZE
 from cupygemm._backends.cdna.mainloops import ping_pong, register_double_buffer
 from tests.kernels.host import compile_for_host
 from tests.kernels.test_direct_layout import READ_TABLE
-from tests.kernels.test_layout import Operand, conflicts
+from tests.kernels.test_layout import STRUCT, Operand, conflicts
 from tests.tables import rows_of
 
 BANKS = ARCHS["gfx950"].lds_banks
@@ -32,16 +32,7 @@ def operands() -> list[tuple[Operand, int]]:
     found: dict[tuple[Operand, int], None] = {}
     for mainloop, element in itertools.product((register_double_buffer, ping_pong), ("i8", "bf16")):
         for config, side in itertools.product(mainloop.configs(element, "gfx950"), ("m", "n")):
-            rows, waves = getattr(config, f"tile_{side}"), getattr(config, f"waves_{side}")
-            operand = Operand(
-                major="row",
-                rows=rows,
-                wave_rows=rows // waves,
-                mma_rows=config.mma_m,
-                tile_k=config.tile_k,
-                threads=config.num_threads,
-                element=element,
-            )
+            operand = Operand.of(config, side, major="row", element=element)
             if config.mma_m == 16 and operand.num_vectors > 1:
                 found[operand, mainloop.ROW_BANDS if side == "m" else 1] = None
     return list(found)
@@ -67,12 +58,9 @@ template <class Operand> void write_table(unsigned *out) {
         }
 }
 """
-_OPERAND = """
-struct Operand{index} {{
-    using Element = cupygemm::{element};
-    static constexpr cupygemm::Major major = cupygemm::Major::row;
-    static constexpr int tile_rows = {rows}, wave_rows = {wave_rows}, mma_rows = {mma_rows};
-    static constexpr int tile_k = {tile_k}, num_threads = {threads};
+_OPERAND = (
+    STRUCT
+    + """
     static constexpr bool dword_aligned = true;
 }};
 static_assert(cupygemm::transposed_by_reads<Operand{index}>(), "");
@@ -80,6 +68,7 @@ extern "C" void writes_{index}(unsigned *out) {{ write_table<Operand{index}>(out
 using Reads{index} = cupygemm::TransposedReadMap<Operand{index}, {parts}>;
 extern "C" void reads_{index}(unsigned *out) {{ read_table<Operand{index}, Reads{index}>(out); }}
 """
+)
 
 
 @functools.cache

@@ -13,8 +13,7 @@ import cupygemm
 from cupygemm._products import accelerate as module
 
 
-@pytest.fixture
-def calls(monkeypatch):
+def recorded_calls(monkeypatch):
     """Record the calls of our functions, by the name of CuPy's."""
     seen = []
 
@@ -28,6 +27,11 @@ def calls(monkeypatch):
     rows = tuple(map(recording, module.replaced_functions()))
     monkeypatch.setattr(module, "replaced_functions", lambda: rows)
     return seen
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    return recorded_calls(monkeypatch)
 
 
 def names_of(cp):

@@ -2,36 +2,22 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import numpy as np
 import pytest
 import scipy.linalg
 
 import cupygemm
-from cupygemm._products import accelerate as module
+from tests.products.test_accelerate import recorded_calls
 from tests.solvers.conftest import assert_like
 from tests.solvers.test_systems import definite, well_conditioned
 
 
 @pytest.fixture
 def calls(monkeypatch):
-    """Record the calls of our functions, by the name of CuPy's."""
     import cupyx.linalg
     import cupyx.scipy.linalg  # noqa: F401
 
-    seen = []
-
-    def recording(row):
-        def call(*args, **options):
-            seen.append(row.name)
-            return row.ours(*args, **options)
-
-        return dataclasses.replace(row, ours=call)
-
-    rows = tuple(map(recording, module.replaced_functions()))
-    monkeypatch.setattr(module, "replaced_functions", lambda: rows)
-    return seen
+    return recorded_calls(monkeypatch)
 
 
 @pytest.mark.slow
