@@ -34,11 +34,11 @@ class KnownFault(NamedTuple):
 
 
 _CARRIES = "Sums of the last block of a filter are computed from nothing"
-_PERIODIC = "A search in a periodic box reads behind the tree"
+_PERIODIC = "A search in a periodic box reads past the tree"
 _DISTANCE = "A triangulation measures the distance to a point that is not there"
 _MARKS = "A triangulation removes its outer triangles in any order"
 _LABELS = "A labelling shortens its chains while they are followed"
-_PEAKS = "The check of peaks reads and writes behind its arrays"
+_PEAKS = "The check of peaks reads and writes past its arrays"
 _BARRIERS = "Waves of a filter leave a loop that has a barrier"
 KNOWN_FAULTS = (
     KnownFault(r"_Z14first_pass_iirI.*Evi{5}PKT_PS\d*_S\d*_", "barriers", _BARRIERS),
