@@ -11,13 +11,13 @@ The functions take NumPy arrays, and CuPy arrays, which are copied to the host.
 from __future__ import annotations
 
 import math
-import sys
 from typing import Any, Unpack, cast
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from cupygemm._numerics import reference_product as complex_reference
+from cupygemm._numerics.device_arrays import on_host, unwritten
 from cupygemm._numerics.epilogue_reference import reference_epilogue
 from cupygemm._numerics.error_bounds import (
     ACCUMULATOR_BITS,
@@ -27,11 +27,11 @@ from cupygemm._numerics.error_bounds import (
     half_ulp,
     of_rounding,
     overflows,
+    saturated,
 )
 from cupygemm._numerics.mismatch import report
 from cupygemm._numerics.other_product import name_other_product
 from cupygemm._numerics.residues import of_products_by_residues
-from cupygemm._records.dtypes import FLOAT8_DTYPES
 from cupygemm._records.formats import moduli_of, parse_precision
 from cupygemm._records.shapes import product_shape
 from cupygemm._request.epilogue import EpilogueOptions
@@ -101,6 +101,13 @@ def integer_operands(
     ------
     ValueError
         k is so large that even sums of ones are not exact.
+
+    Examples
+    --------
+    >>> from cupygemm import testing
+    >>> x1, x2 = testing.integer_operands((30, 20), (20, 50), "float16")
+    >>> float(abs(x1).max())
+    8.0
     """
     k = x1_shape[-1]
     if k > 2**ACCUMULATOR_BITS:
@@ -144,8 +151,16 @@ def reference_matmul(x1: Any, x2: Any, **epilogue: Unpack[EpilogueOptions]) -> A
     ------
     ValueError, TypeError
         An option is unknown or wrong; in the same cases as `cupygemm.matmul`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cupygemm import testing
+    >>> testing.reference_matmul(np.ones((2, 3), "float16"), np.ones((3, 2), "float16"), alpha=2)
+    array([[6., 6.],
+           [6., 6.]])
     """
-    x1, x2 = _on_host(x1), _on_host(x2)
+    x1, x2 = on_host(x1), on_host(x2)
     wide = np.longdouble if complex_reference.bits_of_sums(x1, x2) == 53 else np.float64
     with np.errstate(invalid="ignore"):
         sums = complex_reference.product(x1, x2, wide)
@@ -188,8 +203,16 @@ def errors_and_bounds(
     ------
     AssertionError
         The product has another shape than the reference.
+
+    Examples
+    --------
+    >>> from cupygemm import testing
+    >>> x1, x2 = testing.random_operands((30, 20), (20, 50), "float32")
+    >>> errors, bounds = testing.errors_and_bounds(x1 @ x2, x1, x2)
+    >>> bool((errors <= bounds).all())
+    True
     """
-    actual, x1, x2 = _on_host(actual), _on_host(x1), _on_host(x2)
+    actual, x1, x2 = on_host(actual), on_host(x1), on_host(x2)
     reference = reference_matmul(x1, x2)
     _assert_shape(actual, reference)
     bits = complex_reference.bits_of_sums(x1, x2)
@@ -207,7 +230,7 @@ def errors_and_bounds(
         if epilogue:
             narrow = actual.dtype.itemsize <= 2
             reference, of_sums = _with_epilogue(reference, of_sums, x1, x2, epilogue, narrow=narrow)
-        reference = _saturated(reference, actual.dtype)
+        reference = saturated(reference, actual.dtype)
         bound = of_sums + of_rounding(np.abs(reference) + of_sums, actual.dtype)
         bound *= math.sqrt(2) if reference.dtype.kind == "c" else 1  # both parts may be off
         return np.abs(actual.astype(reference.dtype) - reference), bound
@@ -254,8 +277,8 @@ def assert_gemm_close(
     >>> x1, x2 = map(cp.asarray, testing.random_operands((30, 20), (20, 50), "float16"))
     >>> testing.assert_gemm_close(cupygemm.matmul(x1, x2), x1, x2)
     """
-    result, actual = actual, _on_host(actual)
-    reference = _saturated(reference_matmul(x1, x2, **epilogue), actual.dtype)
+    result, actual = actual, on_host(actual)
+    reference = saturated(reference_matmul(x1, x2, **epilogue), actual.dtype)
     error, bound = errors_and_bounds(actual, x1, x2, precision=precision, **epilogue)
     close = np.isfinite(reference) & (error <= bound)
     close |= np.isnan(actual) & np.isnan(reference)
@@ -269,7 +292,7 @@ def assert_gemm_close(
             & (np.signbit(actual) == np.signbit(reference))
         )
     if not close.all():
-        lines = [report(actual, reference, ~close, error, bound, _unwritten(result))]
+        lines = [report(actual, reference, ~close, error, bound, unwritten(result))]
         lines += _causes(actual, reference, ~close, bound, x1, x2, epilogue)
         raise AssertionError("\n".join(lines))
 
@@ -299,10 +322,10 @@ def assert_gemm_exact(actual: Any, x1: Any, x2: Any, **epilogue: Unpack[Epilogue
     >>> x1, x2 = map(cp.asarray, testing.integer_operands((30, 20), (20, 50), "float32"))
     >>> testing.assert_gemm_exact(cupygemm.matmul(x1, x2, alpha=2), x1, x2, alpha=2)
     """
-    result, actual = actual, _on_host(actual)
+    result, actual = actual, on_host(actual)
     reference = reference_matmul(x1, x2, **epilogue)
     if epilogue or actual.dtype.kind not in "iu":  # without an epilogue, integers wrap
-        reference = _saturated(reference, actual.dtype)
+        reference = saturated(reference, actual.dtype)
     _assert_shape(actual, reference)
     with np.errstate(over="ignore"):
         if epilogue and actual.dtype.kind in "iu":
@@ -313,7 +336,7 @@ def assert_gemm_exact(actual: Any, x1: Any, x2: Any, **epilogue: Unpack[Epilogue
             error = np.abs(actual.astype(np.result_type(np.float64, reference)) - reference)
             rounded = reference.astype(actual.dtype)
         exact = np.zeros(error.shape)
-        lines = [report(actual, rounded, wrong, error, exact, _unwritten(result))]
+        lines = [report(actual, rounded, wrong, error, exact, unwritten(result))]
         lines += _causes(actual, reference, wrong, exact, x1, x2, epilogue)
         raise AssertionError("\n".join(lines))
 
@@ -337,7 +360,7 @@ def _with_epilogue(
         raise TypeError(f"{name!r} is not an option of an epilogue; the options are {known}")
     for name in ("scale_a", "scale_b", "c", "bias", "scale_out"):
         if given.get(name) is not None:
-            given[name] = _on_host(given[name])
+            given[name] = on_host(given[name])
     options = cast(EpilogueOptions, given)
     bits = complex_reference.bits_of_sums(x1, x2)
     shape = product_shape(x1.shape, x2.shape)
@@ -354,7 +377,7 @@ def _causes(
     epilogue: EpilogueOptions,
 ) -> list[str]:
     """Return a line that says for which product or epilogue the wrong elements are right."""
-    x1, x2 = _on_host(x1), _on_host(x2)
+    x1, x2 = on_host(x1), on_host(x2)
     if not epilogue:
         return name_other_product(actual, reference, wrong, bound, x1, x2)
     for name in epilogue:
@@ -363,33 +386,6 @@ def _causes(
         if np.all(errors[wrong] <= bounds[wrong]):
             return [f"  the wrong elements are right for an epilogue without {name}="]
     return []
-
-
-def _on_host(array: Any) -> Array:
-    cupy = sys.modules.get("cupy")
-    if cupy is not None and isinstance(array, cupy.ndarray):
-        return np.asarray(cupy.asnumpy(array, order="A"))
-    return np.asarray(array)
-
-
-def _unwritten(array: Any) -> Array | None:
-    """Return which elements nothing has written, if the array's device keeps a record."""
-    cupy, emulator = sys.modules.get("cupy"), sys.modules.get("cupygemm.emulator")
-    if cupy is None or emulator is None or not isinstance(array, cupy.ndarray):
-        return None
-    return cast(Array | None, emulator.unwritten(array))
-
-
-def _saturated(reference: Array, dtype: np.dtype[Any]) -> Array:
-    """Return the reference as far as integers and 8-bit floats reach; other types overflow."""
-    if dtype.kind in "iu":
-        limits = np.iinfo(dtype)
-        numbers = np.nan_to_num(reference, nan=0.0)
-        return np.asarray(np.clip(numbers, int(limits.min), int(limits.max)))
-    if dtype not in FLOAT8_DTYPES:
-        return reference
-    largest = float(finfo(dtype).max)
-    return np.clip(reference, -largest, largest)
 
 
 def _assert_shape(actual: Array, reference: Array) -> None:

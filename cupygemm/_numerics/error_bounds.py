@@ -12,6 +12,8 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from cupygemm._records.dtypes import FLOAT8_DTYPES
+
 ACCUMULATOR_BITS = 24  # significand of float32
 Array = NDArray[Any]
 
@@ -22,16 +24,24 @@ def gamma(k: int, bits: int = ACCUMULATOR_BITS) -> float:
     Parameters
     ----------
     k : int
+        Terms of the sum.
     bits : int
         Significand of the accumulator; its unit roundoff u is ``2**-bits``.
 
     Returns
     -------
     float
+        Infinity where k u is 1 or more.
 
     References
     ----------
     N. J. Higham, Accuracy and Stability of Numerical Algorithms, 2nd edition, section 3.1.
+
+    Examples
+    --------
+    >>> from cupygemm import testing
+    >>> f"{testing.gamma(1000):.1e}"
+    '6.0e-05'
     """
     ku = k * 2.0**-bits
     return ku / (1 - ku) if ku < 1 else math.inf
@@ -81,6 +91,12 @@ def half_ulp(values: Any, dtype: DTypeLike) -> Array:
     -------
     numpy.ndarray
         0 where the value is not finite.
+
+    Examples
+    --------
+    >>> from cupygemm import testing
+    >>> testing.half_ulp([1, 1024], "float16")
+    array([4.8828125e-04, 5.0000000e-01])
     """
     info = finfo(dtype)
     values = np.asarray(values)
@@ -103,6 +119,18 @@ def overflows(magnitude: Array, dtype: np.dtype[Any]) -> Array:
     """Whether rounding to `dtype` gives infinity: from half a unit past the largest number on."""
     largest = float(finfo(dtype).max)
     return np.asarray(magnitude >= largest + float(half_ulp(largest, dtype)))
+
+
+def saturated(reference: Array, dtype: np.dtype[Any]) -> Array:
+    """Return the reference as far as integers and 8-bit floats reach; other types overflow."""
+    if dtype.kind in "iu":
+        limits = np.iinfo(dtype)
+        numbers = np.nan_to_num(reference, nan=0.0)
+        return np.asarray(np.clip(numbers, int(limits.min), int(limits.max)))
+    if dtype not in FLOAT8_DTYPES:
+        return reference
+    largest = float(finfo(dtype).max)
+    return np.clip(reference, -largest, largest)
 
 
 def finfo(dtype: DTypeLike) -> Any:
