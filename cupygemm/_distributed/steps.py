@@ -118,7 +118,6 @@ def choose_steps(
     work: RowWork,
     *,
     link: Interconnect,
-    slices: Sequence[int] | None = None,
     share: float = 1.0,
 ) -> Chosen:
     """Return the steps that take the least time by the model, the same on all ranks.
@@ -131,14 +130,11 @@ def choose_steps(
     work : RowWork
     link : Interconnect
         What connects the devices.
-    slices : sequence of int, optional
-        The numbers of slices to consider; by default `SLICES` if there are several peers and one
-        link does not carry all that a device can receive.
     share : float
         The share of the compute units that is left to products.
     """
-    if slices is None:
-        slices = SLICES if len(bounds) > 2 and link.pair_gbs < link.total_gbs else ()
+    # With several peers, a device can receive more than one link carries: slices use all links.
+    slices = SLICES if len(bounds) > 2 and link.pair_gbs < link.total_gbs else ()
 
     def product_seconds(rows: int) -> float:
         return LAUNCH_SECONDS + link.product_seconds(rows * work.flops, work.itemsize) / share

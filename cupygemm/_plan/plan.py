@@ -139,8 +139,8 @@ def plan_of(
     run: Runner,
     request: Request,
     device: Device,
-    options: Mapping[str, Any] | None = None,
-    arguments: EpilogueArguments | None = None,
+    options: Mapping[str, Any] | None,
+    arguments: EpilogueArguments | None,
     *,
     by_address: bool = False,
 ) -> Plan:

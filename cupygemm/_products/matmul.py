@@ -222,9 +222,7 @@ def explain(  # numpydoc ignore=PR02
         return explain_request(call.request, device(call.device_index))
 
 
-def plan_for(
-    x1: Any, x2: Any, out: Any, *, dtype: DTypeLike | None = None, casting: str = "same_kind"
-) -> Plan | None:
+def plan_for(x1: Any, x2: Any, out: Any, *, dtype: DTypeLike | None, casting: str) -> Plan | None:
     """Return the plan of a product that was computed before; None if the table has dropped it."""
     key = product_key(x1, x2, out, dtype=dtype, casting=casting)
     plan: Plan | None = None if key is None else PLANS.get(key)

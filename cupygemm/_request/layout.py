@@ -271,7 +271,7 @@ def make_layout(
     out: MatrixStack,
     batch: tuple[int, ...],
     *,
-    precision: Precision = "ieee",
+    precision: Precision,
     sources: Mapping[str, MatrixStack] = MappingProxyType({}),
 ) -> Layout:
     """Return the launches of a product, as problems with a row-major C.

@@ -34,6 +34,7 @@ _CONSTANT = re.compile(
     r"\bconst(?:expr)?\s+(?:static\s+)?(?:unsigned\s+)?(?:int|unsigned|long|size_t|auto)\s+"
     r"(\w+)\s*=\s*([^;,]+)"
 )
+_DEPTH = 8  # of constants that are defined by others
 _OPERATORS = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -105,7 +106,7 @@ def declaration_of(variable: Variable) -> str:
     return f"{variable.type} {variable.name}" + "".join(f"[{each}]" for each in variable.extents)
 
 
-def declared_as(text: str, name: str, space: str = "", size: int = 0) -> Variable | None:
+def declared_as(text: str, name: str, space: str = "", *, size: int) -> Variable | None:
     """Return the variable that a source declares by a name; None unless it does so once.
 
     Parameters
@@ -115,7 +116,7 @@ def declared_as(text: str, name: str, space: str = "", size: int = 0) -> Variabl
     space : str
         A pattern that the declaration begins with.
     size : int
-        Bytes of the variable, for an array of a type that is not known here.
+        Bytes of the variable, for an array of a type that is not known here; 0 if not known.
     """
     text = without_noise(text)
     names = types_and_constants(text)
@@ -201,10 +202,10 @@ def _size(words: list[str], types: Mapping[str, int]) -> int:
     return types.get(plain[0].rpartition("::")[2], 0)
 
 
-def _evaluated(text: str, constants: Mapping[str, str], depth: int = 8) -> int:
+def _evaluated(text: str, constants: Mapping[str, str]) -> int:
     """Return the value of an integer expression; 0 if it is not known."""
     try:
-        return _value(ast.parse(_integers(text), mode="eval").body, constants, depth)
+        return _value(ast.parse(_integers(text), mode="eval").body, constants, _DEPTH)
     except (SyntaxError, ValueError, ZeroDivisionError):
         return 0
 

@@ -97,7 +97,7 @@ def gpr_index_text(bits: int) -> str:
     return f"gpr_idx({chosen})"
 
 
-def hardware_register_text(simm16: int, target: str = "") -> str:
+def hardware_register_text(simm16: int, target: str) -> str:
     """Return the register of s_getreg or s_setreg, with the range of bits unless it is whole."""
     number, offset, width = simm16 & 0x3F, simm16 >> 6 & 0x1F, (simm16 >> 11) + 1
     name = _HARDWARE_REGISTERS.get(number) if number < 20 or not is_cdna2(target) else None

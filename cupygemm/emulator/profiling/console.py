@@ -7,17 +7,17 @@ import io
 from rich.console import Console
 
 WIDTH = 130
-"""Columns of a line of text, where nothing else is asked for."""
+"""Columns of a line of text by default."""
 
 
-def plain_console(width: int = WIDTH) -> Console:
+def plain_console(width: int) -> Console:
     """Return a console whose output `text_of` returns, whatever Python runs in.
 
-    rich takes a notebook to want its output shown there, and would keep nothing of it.
+    In a notebook, rich would otherwise show the output there and keep nothing of it.
 
     Parameters
     ----------
-    width : int, optional
+    width : int
         Columns of a line.
     """
     return Console(

@@ -168,21 +168,6 @@ def _magnitude_codes(values: NDArray[np.float64], fmt: Format, random: Any) -> N
     return codes
 
 
-def fp8_to_f32(codes: ArrayLike, kind: Kind, fnuz: bool) -> F32:
-    """Decode 8-bit floats: e4m3 (``"fp8"``) or e5m2 (``"bf8"``), in their FNUZ or OCP variant."""
-    return decode(codes, fp8_format(kind, fnuz))
-
-
-def f32_to_fp8(
-    values: ArrayLike, kind: Kind, fnuz: bool, *, saturate: bool = False, random: Any = None
-) -> U8:
-    """Encode 8-bit floats like ``v_cvt_pk_fp8_f32`` or, with `random`, ``v_cvt_sr_fp8_f32``.
-
-    See `encode` for `saturate` and `random`.
-    """
-    return encode(values, fp8_format(kind, fnuz), saturate=saturate, random=random)
-
-
 def e8m0_to_f32(codes: ArrayLike) -> F32:
     """Decode block scales: 2**(code - 127), and NaN for 255."""
     codes = np.asarray(codes, np.int64) & 0xFF
@@ -217,9 +202,3 @@ def f32_to_bf16(values: ArrayLike, *, random: Any = None) -> U16:
 def f16_to_f32(codes: ArrayLike) -> F32:
     """Decode IEEE half-precision codes (the low 16 bits of each element)."""
     return np.asarray(codes).astype(np.uint16).view(np.float16).astype(np.float32)
-
-
-def f32_to_f16(values: ArrayLike) -> U16:
-    """Encode IEEE half precision to nearest even; an overflow becomes Inf."""
-    with np.errstate(over="ignore"):
-        return np.asarray(values, np.float32).astype(np.float16).view(np.uint16)

@@ -303,7 +303,7 @@ class Part(NamedTuple):
     rest: Literal["preserve", "pad", "sign"]  # what becomes of the other bits
 
 
-def written_part(inst: Instruction, kind: str, *, keep_high: bool = False) -> Part | None:
+def written_part(inst: Instruction, kind: str, *, keep_high: bool) -> Part | None:
     """Return the field that a result of up to 32 bits is written to, or None for the register.
 
     SDWA, op_sel and `keep_high` determine it; see `destination`.

@@ -85,9 +85,9 @@ def source_of(inst: Instruction, op: Operand, kind: str, *, signed: bool = False
     return found
 
 
-def word_of(op: Operand, half: int = 0, *, keep: int = ALL, flip: int = 0) -> Source:
+def word_of(op: Operand, half: int, *, flip: int = 0) -> Source:
     """Return one register of a packed source; a constant serves as both halves."""
-    found = Source(file=FILES[op.kind], reg=op.index + half, keep=keep, flip=flip)
+    found = Source(file=FILES[op.kind], reg=op.index + half, keep=ALL, flip=flip)
     if op.kind == "imm":
         found.constant = constant_bits(op, "f32")
     return found
@@ -101,7 +101,7 @@ def literal_of(inst: Instruction, kind: str) -> Source:
     return Source(file=CONSTANT, keep=ALL, constant=bits)
 
 
-def half_of(op: Operand, half: int, kind: str, *, keep: int = ALL, flip: int = 0) -> Source:
+def half_of(op: Operand, half: int, kind: str, *, keep: int = ALL, flip: int) -> Source:
     """Return a half of a 32-bit source."""
     found = Source(file=FILES[op.kind], reg=op.index, keep=keep, flip=flip, low=16 * half, bits=16)
     found.type = {"f16": AS_F16, "bf16": AS_BF16}.get(kind, AS_B16)
