@@ -14,9 +14,6 @@ from __future__ import annotations
 
 import ctypes
 from typing import TYPE_CHECKING
-from weakref import WeakKeyDictionary
-
-import numpy as np
 
 from cupygemm.emulator.execution.batch import Batches
 from cupygemm.emulator.execution.executor import Executor
@@ -27,7 +24,6 @@ from cupygemm.emulator.units.memory.write_backs import may_communicate
 from cupygemm.emulator.units.structures import members
 
 if TYPE_CHECKING:
-    from cupygemm.emulator.code_object import Kernel
     from cupygemm.emulator.execution.batch import Batch
     from cupygemm.emulator.liveness.progress import Progress
     from cupygemm.emulator.waves.dispatch import Dispatch
@@ -37,9 +33,6 @@ MOST_WAVES, LEAST_WAVES = 128, 64  # of a member's batch
 _MOST_MEMBERS = 8  # enum in native/turns.h
 _NO_EVENT = -1
 _ENDED = object()
-_SWAPPC = 0xBE801E00, 0xFF80FF00  # s_swappc_b64 with any operands, and the bits that decide
-
-_calling: WeakKeyDictionary[Kernel, bool] = WeakKeyDictionary()
 
 
 class MemberStruct(ctypes.Structure):
@@ -86,7 +79,7 @@ def run_side_by_side(
     waves = _member_waves(dispatch)
     if not waves or not dispatch.lds_bytes or not batches.may_follow or dispatch.cooperative:
         return 0
-    if may_communicate(dispatch.kernel) or _may_call(dispatch.kernel):
+    if may_communicate(dispatch.kernel):
         return 0
     dispatch.apart = True
     members = [batches.beside(member, waves) for member in range(MEMBERS)]
@@ -99,18 +92,6 @@ def _member_waves(dispatch: Dispatch) -> int:
     """Return the waves of a member's batch, or 0 if a launch has too few for `MEMBERS` of them."""
     share = dispatch.executed // MEMBERS * dispatch.waves_per_workgroup
     return min(share, MOST_WAVES) if share >= LEAST_WAVES else 0
-
-
-def _may_call(kernel: Kernel) -> bool:
-    """Tell whether a kernel may call a function, which may have atomics."""
-    found = _calling.get(kernel)
-    if found is None:
-        words = np.frombuffer(
-            bytes(kernel.code_object.image[kernel.entry : kernel.entry + (kernel.code_bytes & ~3)]),
-            "<u4",
-        )
-        found = _calling[kernel] = bool((words & _SWAPPC[1] == _SWAPPC[0]).any())
-    return found
 
 
 class SideBySide:
@@ -210,7 +191,7 @@ class SideBySide:
         program.is_undisturbed = any(_loop_of(each).is_undisturbed for each in self._executors)
 
     def _serve(self, number: int) -> bool:
-        """Do what C leaves to Python for the member whose turn it is; return whether it ends."""
+        """Do what C leaves to Python for the member with the turn; return whether that ends."""
         turns, executor = self._turns, self._executors[number]
         member, loop = turns.members[number], _loop_of(executor)
         event = member.event

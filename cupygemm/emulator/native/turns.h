@@ -6,7 +6,7 @@
  * They share nothing but device memory, and access it in turns: each member makes one access, or
  * begins its next batch, and then the next member may. So the order of all accesses, and what the
  * records of races say, depends neither on the number of cores nor on which is faster.
- * execution/side_by_side.py mirrors the structures, and runs the reference path in the same order. */
+ * execution/side_by_side.py mirrors the structures, and runs the reference path in this order. */
 #ifndef CUPYGEMM_TURNS_H
 #define CUPYGEMM_TURNS_H
 

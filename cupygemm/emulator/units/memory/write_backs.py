@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 CHECK = "write_backs"
 _FLAT, _MUBUF = 0b110111, 0b111000  # the highest 6 bits of an instruction, FLAT with GLOBAL
+_SWAPPC, _SWAPPC_BITS = 0xBE80_1E00, 0xFF80_FF00  # s_swappc_b64, whatever its registers are
 _CALLS = ("s_swappc", "s_call", "s_setpc")
 
 
@@ -72,7 +73,10 @@ def write_back(group: Group) -> None:
 
 @weak_cache
 def may_communicate(kernel: Kernel) -> bool:
-    """Tell whether a kernel may have an atomic, or a load past the caches; others wait for none."""
+    """Tell whether workgroups of a kernel may wait for each other.
+
+    Others have no atomic, no load past the caches, and no call of a function that may have one.
+    """
     if not hasattr(kernel, "code_object"):  # a single instruction, outside a kernel
         return True
     image = kernel.code_object.image
@@ -80,7 +84,8 @@ def may_communicate(kernel: Kernel) -> bool:
     words = np.frombuffer(bytes(image[kernel.entry : kernel.entry + size]), "<u4")
     flat = (words >> 26 == _FLAT) & ((words >> 18 & 0x7F >= 0x40) | (words & 0x0201_0000 != 0))
     buffer = (words >> 26 == _MUBUF) & ((words >> 18 & 0x7F >= 0x40) | (words & 0x0000_C000 != 0))
-    return bool((flat | buffer).any())
+    calls = words & _SWAPPC_BITS == _SWAPPC
+    return bool((flat | buffer | calls).any())
 
 
 @weak_cache
