@@ -383,19 +383,19 @@ def configs_for_product(asked: GemmProblem) -> tuple[HopperConfig, ...]:
 
     For tf32 where A is k-major and B is not, they compute the transpose of C, so that B need not be
     copied. For 16-bit operands, tiles may be narrower. If the result has 16 bits too and A is
-    k-major, they may also compute the transpose. Consumers may take turns for all of these types
-    and int8.
+    k-major, they may also compute the transpose. Consumers may take turns in 16 bits, tf32 and int8,
+    but for the tf32 products above.
     """
     configs = configs_for(asked.a_dtype)
     majors = (asked.a_major, asked.b_major)
-    if asked.a_dtype in ("tf32", "i8"):
-        configs = (*configs, *in_turns(asked.a_dtype))
     if (asked.a_dtype, *majors, asked.out_dtype) == ("tf32", "k", "n", "f32"):
         return tuple(
             replace(config, transposed_c=True)
             for config in configs
             if check_tall_tiles(config) is None  # the A of the transpose is in registers
         )
+    if asked.a_dtype in ("tf32", "i8"):
+        configs = (*configs, *in_turns(asked.a_dtype))
     if ITEMSIZE[asked.a_dtype] == 2:
         configs = (*configs, *NARROW_CONFIGS, *PING_PONG_CONFIGS, *PART_CONFIGS)
         if ITEMSIZE[asked.out_dtype] == 2 and asked.a_major == "k" and asked.epilogue is None:
