@@ -89,11 +89,12 @@ def _host_compiler() -> tuple[tuple[str, ...], str]:
     zig = find_zig()
     if zig is not None:
         return (str(zig), "cc"), "zig " + zig_versions(zig)[0]
-    for name in ("cc", "gcc", "clang"):
+    for name in ("clang", "cc"):
         where = shutil.which(name)
-        if where is not None:
-            return (where,), first_line([where, "--version"])
+        version = "" if where is None else first_line([where, "--version"])
+        if where is not None and "clang" in version:
+            return (where,), version
     raise ToolchainError(
-        "no C compiler for the emulator's host libraries: pip install ziglang "
-        "(or have cc, gcc or clang on PATH)"
+        "no C compiler for the emulator's host libraries: pip install ziglang (or have clang on "
+        "PATH; gcc does not have all vector functions that they use)"
     )

@@ -291,7 +291,9 @@ def test_a_full_disk_gives_way_to_a_temporary_folder_and_leaves_nothing(
     assert [path for path in left if path.is_file()] == []
 
 
-@pytest.mark.parametrize("missing", [RuntimeError("Could not determine home directory"), "~/.cache"])
+@pytest.mark.parametrize(
+    "missing", [RuntimeError("Could not determine home directory"), "~/.cache"]
+)
 def test_a_user_without_a_home_gets_a_temporary_folder(
     monkeypatch: pytest.MonkeyPatch, folder: Path, missing: object
 ) -> None:

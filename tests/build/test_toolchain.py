@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from cupygemm._build import host_compiler
 from cupygemm._build import toolchain as _toolchain
 from cupygemm._build.host_compiler import host_shared_library
 from cupygemm._build.toolchain import CompileError, Toolchain, ToolchainError, find_toolchain
@@ -202,3 +203,21 @@ def test_zig_keeps_its_own_cache_where_ours_is(
     monkeypatch.setenv("CUPYGEMM_CACHE_DIR", str(tmp_path))
     assert _toolchain._environment()["ZIG_GLOBAL_CACHE_DIR"] == str(tmp_path / "zig")
     assert os.environ.get("ZIG_GLOBAL_CACHE_DIR") is None
+
+
+def test_gcc_does_not_compile_the_host_libraries(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def install(name: str, version: str) -> None:
+        path = tmp_path / name
+        path.write_text(f"#!/bin/sh\necho '{version}'\n")
+        path.chmod(0o755)
+
+    monkeypatch.setattr(host_compiler, "find_zig", lambda: None)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    find = host_compiler._host_compiler.__wrapped__
+    install("cc", "cc (Debian 12.2.0) 12.2.0")
+    with pytest.raises(ToolchainError, match="pip install ziglang"):
+        find()
+    install("clang", "Debian clang version 22.1.8")
+    assert find() == ((str(tmp_path / "clang"),), "Debian clang version 22.1.8")
