@@ -382,7 +382,7 @@ def _scratch(output: Path) -> Iterator[Path]:
 
 
 def run(what: str, compiler: Sequence[str], arguments: Sequence[str]) -> str:
-    """Run a compiler and return its output; if it fails, raise a `CompileError` that says `what`."""
+    """Run a compiler and return its output; a `CompileError` begins with `what`."""
     command = [*compiler, *arguments]
     done = subprocess.run(
         command,

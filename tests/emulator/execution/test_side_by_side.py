@@ -119,7 +119,7 @@ def test_the_last_of_racing_stores_is_the_same(monkeypatch: pytest.MonkeyPatch) 
     [
         CORRECT["a sum in order"],
         "global_load_dword v2, v1, s[4:5] sc0 sc1\ns_waitcnt vmcnt(0)\n" + STORE,
-        "v_mov_b32 v2, s2\n" + STORE + "\ns_branch .Lover\ns_swappc_b64 s[20:21], s[22:23]\n.Lover:",
+        f"v_mov_b32 v2, s2\n{STORE}\ns_branch .Lover\ns_swappc_b64 s[20:21], s[22:23]\n.Lover:",
     ],
     ids=["atomic", "load past the caches", "call"],
 )

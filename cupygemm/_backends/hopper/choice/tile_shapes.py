@@ -383,8 +383,8 @@ def configs_for_product(asked: GemmProblem) -> tuple[HopperConfig, ...]:
 
     For tf32 where A is k-major and B is not, they compute the transpose of C, so that B need not be
     copied. For 16-bit operands, tiles may be narrower. If the result has 16 bits too and A is
-    k-major, they may also compute the transpose. Consumers may take turns in 16 bits, tf32 and int8,
-    but for the tf32 products above.
+    k-major, they may also compute the transpose. Consumers may take turns in 16 bits, tf32 and
+    int8, but for the tf32 products above.
     """
     configs = configs_for(asked.a_dtype)
     majors = (asked.a_major, asked.b_major)
