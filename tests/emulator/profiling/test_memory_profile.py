@@ -7,7 +7,9 @@ import ctypes
 import numpy as np
 import pytest
 
+from cupygemm.emulator.execution import following, native_loop, side_by_side
 from cupygemm.emulator.native import library
+from cupygemm.emulator.programs import native_program
 from cupygemm.emulator.units import structures
 from cupygemm.emulator.units.lds import profile as lds_profile
 from cupygemm.emulator.units.memory import machine, operation
@@ -192,13 +194,18 @@ def test_lines_of_a_buffer_skip_what_is_out_of_bounds() -> None:
 
 
 def test_structures_have_the_size_that_c_gives_them() -> None:
-    sizes = {}
-    for name in ("machine", "operation", "record"):
-        function = getattr(library(), f"size_of_{name}")
-        function.restype = ctypes.c_int64
-        sizes[name] = function()
-    assert sizes == {
+    expected = {
         "machine": ctypes.sizeof(structures.MachineStruct),
         "operation": ctypes.sizeof(operation.OperationStruct),
         "record": machine.RECORD.itemsize,
+        "loop": ctypes.sizeof(native_loop.LoopStruct),
+        "instruction": ctypes.sizeof(native_program.InstructionStruct),
+        "following": ctypes.sizeof(following.FollowingStruct),
+        "turns": ctypes.sizeof(side_by_side.TurnsStruct),
     }
+    sizes = {}
+    for name in expected:
+        function = getattr(library(), f"size_of_{name}")
+        function.restype = ctypes.c_int64
+        sizes[name] = function()
+    assert sizes == expected
