@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 MEMBERS = 4  # whatever the number of cores is, so that the order of accesses is the same
 MOST_WAVES, LEAST_WAVES = 128, 64  # of a member's batch
-_MOST_MEMBERS = 8  # enum in native/turns.h
 _NO_EVENT = -1
 _ENDED = object()
 
@@ -51,8 +50,8 @@ class TurnsStruct(ctypes.Structure):
     """``struct turns``."""
 
     _fields_ = [
-        ("members", MemberStruct * _MOST_MEMBERS),
-        *members("int64 count turn stopped first groups left work"),
+        ("members", MemberStruct * MEMBERS),
+        *members("int64 turn stopped first groups left work"),
     ]
 
 
@@ -100,7 +99,7 @@ class SideBySide:
     Parameters
     ----------
     batches : list of Batches
-        Of each member.
+        Of each of the `MEMBERS` members.
     dispatch : Dispatch
     kernarg : int
         Address of the arguments.
@@ -121,9 +120,7 @@ class SideBySide:
         self._batches, self._dispatch, self._kernarg = batches, dispatch, kernarg
         self._counts, self._progress = counts, progress
         groups = dispatch.batch_size(batches[0].max_waves)
-        self._turns = TurnsStruct(
-            count=len(batches), groups=groups, left=dispatch.executed // groups, work=WORK
-        )
+        self._turns = TurnsStruct(groups=groups, left=dispatch.executed // groups, work=WORK)
         for member in self._turns.members:
             member.thread = -1
         self._executors = [self._begin(member) for member in range(len(batches))]

@@ -18,8 +18,8 @@ static void set_state(struct member *m, enum member_state state) {
 /* Let the next member that has not ended access device memory. */
 void pass_turn(struct turns *t) {
     int64_t next = t->turn;
-    for (int64_t k = 0; k < t->count; k++) {
-        next = (next + 1) % t->count;
+    for (int64_t k = 0; k < MEMBERS; k++) {
+        next = (next + 1) % MEMBERS;
         if (state_of(t->members + next) != HAS_ENDED) {
             __atomic_store_n(&t->turn, next, __ATOMIC_RELEASE);
             return;
@@ -95,9 +95,9 @@ static int64_t next_member(struct turns *t, int64_t thread) {
             return -1;
         if (claim(t, turn, WAITS, thread, looks))
             return turn;
-        for (int64_t k = 0; k < t->count; k++)
-            if (claim(t, (turn + k) % t->count, CAN_RUN, thread, looks))
-                return (turn + k) % t->count;
+        for (int64_t k = 0; k < MEMBERS; k++)
+            if (claim(t, (turn + k) % MEMBERS, CAN_RUN, thread, looks))
+                return (turn + k) % MEMBERS;
         if (looks < SPINS)
             relax();
         else
@@ -112,8 +112,8 @@ static void take_turns(void *context, int64_t thread) {
 
 /* Run until all members have ended, or the one whose turn it is needs Python. */
 void run_turns(struct turns *t) {
-    int64_t threads = num_threads() < t->count ? num_threads() : t->count;
-    for (int64_t k = 0; k < t->count; k++)
+    int64_t threads = num_threads() < MEMBERS ? num_threads() : MEMBERS;
+    for (int64_t k = 0; k < MEMBERS; k++)
         if (t->members[k].thread < 0)
             t->members[k].thread = k % threads;
     t->stopped = 0;

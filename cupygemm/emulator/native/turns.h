@@ -12,7 +12,7 @@
 
 #include "loop.h"
 
-enum { MOST_MEMBERS = 8, NO_EVENT = -1 };
+enum { MEMBERS = 4, NO_EVENT = -1 }; /* MEMBERS: on any number of cores */
 
 enum member_state {
     CAN_RUN, /* up to its next access */
@@ -29,8 +29,7 @@ struct member {
 };
 
 struct turns {
-    struct member members[MOST_MEMBERS];
-    int64_t count;
+    struct member members[MEMBERS];
     int64_t turn;    /* the member that may access device memory; -1: all have ended */
     int64_t stopped; /* that member has an event for Python */
     int64_t first;   /* the first workgroup that no member has begun */
