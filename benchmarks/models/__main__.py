@@ -29,6 +29,7 @@ DTYPES: dict[str, np.dtype[Any]] = {
     "bf16": np.dtype(ml_dtypes.bfloat16),
     "fp16": np.dtype(np.float16),
     "fp32": np.dtype(np.float32),
+    "tf32": np.dtype(np.float32),
     "fp64": np.dtype(np.float64),
     "complex128": np.dtype(np.complex128),
 }
@@ -56,7 +57,8 @@ def _every_case(options: argparse.Namespace) -> Iterator[Chosen]:
     for name in options.dtypes:
         for order in options.orders:
             for tokens, layer in products(options.models, options.tokens):
-                yield layer, name, Case(tokens, layer.n, layer.k, DTYPES[name], order)
+                case = Case(tokens, layer.n, layer.k, DTYPES[name], order, tf32=name == "tf32")
+                yield layer, name, case
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

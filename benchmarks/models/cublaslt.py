@@ -28,17 +28,28 @@ class LtProduct:
     """x @ w for C-ordered x (m, k) and out (m, n), and a w (k, n) in C or in F order.
 
     cuBLASLt counts matrices by columns, so it computes the transpose of the result from w and x.
+    With `tf32`, operands of fp32 are rounded to tf32.
     """
 
-    def __init__(self, m: int, n: int, k: int, dtype: np.dtype[Any], *, w_transposed: bool) -> None:
+    def __init__(
+        self,
+        m: int,
+        n: int,
+        k: int,
+        dtype: np.dtype[Any],
+        *,
+        w_transposed: bool,
+        tf32: bool = False,
+    ) -> None:
         wide = dtype.name in ("float64", "complex128")
+        narrow = lt.COMPUTE_TF32 if tf32 else lt.COMPUTE_32F
         scale = dtype if wide or dtype.kind == "c" else np.dtype(np.float32)
         self._product = lt.LtProduct(
             lt.Matrices(dtype.name, *((k, n, k) if w_transposed else (n, k, n))),
             lt.Matrices(dtype.name, k, m, k),
             lt.Matrices(dtype.name, n, m, n),
             operations=(lt.OP_T if w_transposed else lt.OP_N, lt.OP_N),
-            compute=lt.COMPUTE_64F if wide else lt.COMPUTE_32F,
+            compute=lt.COMPUTE_64F if wide else narrow,
             scale=scale,
             alignments=(256, 256, 256),
         )

@@ -36,13 +36,16 @@ def choice_of(case: Case) -> HopperChoice | None:
     from cupygemm._backends.hopper.plan import choose
 
     kinds = {"bfloat16": "bf16", "float16": "f16", "float64": "f64"}
-    if case.dtype.name not in kinds:
+    if case.tf32:
+        operands, result = "tf32", "f32"
+    elif case.dtype.name in kinds:
+        operands = result = kinds[case.dtype.name]
+    else:
         return None
-    kind = kinds[case.dtype.name]
     product = Product(
         shape=(case.m, case.n, case.k),
-        operands=kind,
-        result=kind,
+        operands=operands,
+        result=result,
         layout="NT" if case.w_transposed else "NN",
         group="models",
     )

@@ -7,7 +7,7 @@ that its heuristics offer, and Triton one for each of a few tiles. The others ha
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,6 +30,8 @@ class Case:
     dtype : numpy.dtype
     order : {"(n, k)", "(k, n)"}
         The shape of w in memory, which is in C order there.
+    tf32 : bool
+        Operands of fp32 are rounded to tf32.
     """
 
     m: int
@@ -37,6 +39,7 @@ class Case:
     k: int
     dtype: np.dtype[Any]
     order: str = "(n, k)"
+    tf32: bool = False
 
     @property
     def w_transposed(self) -> bool:
@@ -53,7 +56,7 @@ Calls = dict[str, Rotating]
 
 def contenders(case: Case, sets: Sets, names: Sequence[str]) -> dict[str, Calls]:
     """Return the calls of each contender, on sets of CuPy arrays x, w (k, n) and out."""
-    found: dict[str, Calls] = {OURS: {OURS: Rotating(_ours, sets)}}
+    found: dict[str, Calls] = {OURS: {OURS: Rotating(_ours_of(case), sets)}}
     makers = {"torch": _torch, "cuBLASLt": _cublaslt, "DeepGEMM": _deep_gemm, "Triton": _triton}
     for name in names:
         calls = makers[name](case, sets)
@@ -75,10 +78,15 @@ def installed() -> dict[str, str]:
     return found
 
 
-def _ours(x: Any, w: Any, out: Any) -> None:
+def _ours_of(case: Case) -> Callable[[Any, Any, Any], None]:
     import cupygemm
 
-    cupygemm.matmul(x, w, out=out)
+    options: dict[str, Any] = {"precision": "tf32"} if case.tf32 else {}
+
+    def ours(x: Any, w: Any, out: Any) -> None:
+        cupygemm.matmul(x, w, out=out, **options)
+
+    return ours
 
 
 def _torch(case: Case, sets: Sets) -> Calls:
@@ -86,6 +94,7 @@ def _torch(case: Case, sets: Sets) -> Calls:
         import torch
     except ImportError:
         return {}
+    torch.backends.cuda.matmul.allow_tf32 = case.tf32
     tensors = [
         [tensor_of(x), tensor_of(w.T if case.w_transposed else w), tensor_of(out)]
         for x, w, out in sets
@@ -102,7 +111,9 @@ def _torch(case: Case, sets: Sets) -> Calls:
 
 def _cublaslt(case: Case, sets: Sets) -> Calls:
     try:
-        product = LtProduct(case.m, case.n, case.k, case.dtype, w_transposed=case.w_transposed)
+        product = LtProduct(
+            case.m, case.n, case.k, case.dtype, w_transposed=case.w_transposed, tf32=case.tf32
+        )
     except OSError:
         return {}
     calls: Calls = {}

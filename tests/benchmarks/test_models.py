@@ -8,6 +8,8 @@ import pytest
 
 from benchmarks.models import __main__ as command
 from benchmarks.models import report
+from benchmarks.models.cublaslt import LtProduct
+from benchmarks.models.kernels import choice_of
 from benchmarks.models.layers import (
     FEW,
     HELD_OUT,
@@ -20,6 +22,8 @@ from benchmarks.models.layers import (
 from benchmarks.models.measure import COLD_BYTES, operands_of
 from benchmarks.models.peers import Case
 from benchmarks.models.rotation import MAX_SETS, Operand, Rotating, num_sets, places
+from cupygemm._backends.cublaslt import library
+from tests.backends.cublaslt.fake_library import FakeLibrary
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
 
@@ -134,6 +138,24 @@ def test_the_command_lists_and_chooses_without_a_gpu(capsys):
     assert listed[0].startswith("GPT-OSS 20B, qkv: 128x5120x2880 bf16, W stored (n, k); 31.5 MB")
     command.main(["--dry-run", "--models", "ViT-L/16", "--tokens", "197", "--dtypes", "fp16"])
     assert all("; 64x" in line or "; 128x" in line for line in capsys.readouterr().out.splitlines())
+
+
+def test_tf32_is_another_product_of_fp32_for_each_contender(monkeypatch):
+    fake = FakeLibrary()
+    monkeypatch.setattr(library, "library", lambda: fake)
+    library.handle.cache_clear()
+    single = np.dtype(np.float32)
+    computed = []
+    for tf32 in (True, False):
+        product = LtProduct(512, 96, 64, single, w_transposed=True, tf32=tf32)
+        assert product.algorithms()
+        computed += [each["compute"] for each in fake.records.values() if "compute" in each]
+        del product
+    assert computed == [77, 68]  # CUBLAS_COMPUTE_32F_FAST_TF32, CUBLAS_COMPUTE_32F
+    library.handle.cache_clear()
+    rounded = choice_of(Case(512, 96, 64, single, tf32=True))
+    assert rounded.problem.a_dtype == "tf32"
+    assert choice_of(Case(512, 96, 64, single)) is None
 
 
 def test_a_sample_has_so_many_products_of_each_number_of_tokens(capsys):

@@ -15,7 +15,7 @@ from typing import Any
 
 TYPES = {"bfloat16": 14, "float16": 2, "float32": 0, "float64": 1, "complex64": 4, "complex128": 5}
 """``cudaDataType`` by the name of a NumPy type."""
-COMPUTE_32F, COMPUTE_64F = 68, 70  # cublasComputeType_t
+COMPUTE_32F, COMPUTE_64F, COMPUTE_TF32 = 68, 70, 77  # cublasComputeType_t
 OP_N, OP_T = 0, 1  # cublasOperation_t
 _DESC_TRANSA, _DESC_TRANSB = 3, 4  # cublasLtMatmulDescAttributes_t
 _LAYOUT_BATCH_COUNT, _LAYOUT_BATCH_STRIDE = 5, 6  # cublasLtMatrixLayoutAttribute_t
