@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -115,22 +116,19 @@ class Network:
         hidden, hidden_bias, out = self._of_features
         count = len(_OF_COST)
         changes = [other - features[:, -count:] for other in others]
-        result = np.empty(len(features))
+        states = np.empty((1 + len(others), len(features), len(out)), np.float32)
+        _multiply(features, hidden, states[0])
+        states[0] += hidden_bias
+        for number, change in enumerate(changes, 1):
+            _multiply(change, hidden[-count:], states[number])
+        states[1:] += states[0]
         with np.errstate(over="ignore"):  # of exp, whose reciprocal is 0 then
-            for first in range(0, len(features), _ROWS):
-                rows = slice(first, first + _ROWS)
-                sums = features[rows] @ hidden
-                sums += hidden_bias
-                states = [sums, *(sums + each[rows] @ hidden[-count:] for each in changes)]
-                for state in states:
-                    np.exp(state, out=state)
-                    np.add(state, 1, out=state)
-                    np.reciprocal(state, out=state)
-                activity, *rest = states
-                for each in rest:
-                    activity += each
-                result[rows] = activity @ out
-        return result / (1 + len(others)) + (self.bias + float(self.out.sum()))
+            np.exp(states, out=states)
+        states += 1
+        np.reciprocal(states, out=states)
+        sums = np.empty(len(features), np.float32)
+        _multiply(states.sum(axis=0), out, sums)
+        return sums.astype(np.float64) / len(states) + (self.bias + float(self.out.sum()))
 
     @functools.cached_property
     def _of_features(self) -> tuple[NDArray[np.float32], ...]:
@@ -146,6 +144,13 @@ class Network:
             (2 * bias).astype(np.float32),
             (-2 * self.out).astype(np.float32),
         )
+
+
+def _multiply(rows: Features, weights: Features, out: Features) -> None:
+    """Store the product of rows and weights in `out`, as many rows at a time as one core takes."""
+    for first in range(0, len(rows), _ROWS):
+        some = slice(first, first + _ROWS)
+        np.matmul(rows[some], weights, out=out[some])
 
 
 @functools.cache
@@ -219,20 +224,21 @@ def config_features(configs: ConfigColumns, shapes: Shapes) -> Features:
 def product_features(shapes: Shapes, arch: HopperArch) -> tuple[Number, ...]:
     """Return the inputs that depend on the product and the GPU alone, or columns of them."""
     s = shapes
+    log2 = np.log2 if isinstance(s.m, np.ndarray) else math.log2  # which is faster for a number
     return (
-        np.log2(s.m) / 3 - 3,
-        np.log2(s.n) / 3 - 4,
-        np.log2(s.k) / 2 - 5,
+        log2(s.m) / 3 - 3,
+        log2(s.n) / 3 - 4,
+        log2(s.k) / 2 - 5,
         s.a_along_k,
         s.b_along_k,
         s.a_crosses,
         s.b_crosses,
         s.a_camps,
         s.b_camps,
-        np.log2(s.size) - 1,
-        np.log2(s.out_size) - 1,
+        log2(s.size) - 1,
+        log2(s.out_size) - 1,
         s.has_batch,
-        np.log2(arch.hbm_bytes_per_clock / 2048),
+        math.log2(arch.hbm_bytes_per_clock / 2048),
     )
 
 
