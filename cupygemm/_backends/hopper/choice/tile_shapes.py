@@ -118,6 +118,12 @@ NARROW_CONFIGS = ConfigTable(
        128     176      64              2           4                 2          2          1
        128     208      64              2           4                 2          2          1
        192     128      64              3           4                 2          1          2
+       192     112      64              3           5                 1          2          1
+       192     112      64              3           5                 1          1          2
+       192     144      64              3           4                 1          2          1
+       192     144      64              3           4                 1          1          2
+       192     176      64              3           4                 1          2          1
+       192     176      64              3           4                 1          1          2
     """,
 )
 """Like `CONFIGS`, for operands of 16 bits only; the last boxes of B and of C may be narrower."""
