@@ -1,6 +1,7 @@
 // Solves X T^T = C for tiles of X, with T lower triangular, or factors A = L L^T, in one launch.
 //
-// With T = X = L and C = A, both are the same computation. A tile of 128 x 128 is
+// With T = X = L and C = A, both are the same computation. A tile of 128 x 128, or of 64 x 128 in
+// systems with few right-hand sides, is
 //
 //   X(p, q) = (C(p, q) - sum over k < q of X(p, k) T(q, k)^T) T(q, q)^-T,
 //
@@ -51,7 +52,7 @@ struct alignas(2 * sizeof(S)) Pair {
 // Store zeros in the tile opposite to this one, above the diagonal. No thread block reads it.
 CUPYGEMM_INLINE void zero_mirrored(const SolveTilesArgs &args, const Tile &tile, u32 thread) {
     const u32 column = tile.p * tile_rows + thread % tile_rows;
-    S *const to = const_cast<S *>(tile.x.start) + tile.q * tile_rows * args.c_row + column;
+    S *const to = const_cast<S *>(tile.x.start) + tile.q * tile_columns * args.c_row + column;
     if (column < tile.t.rows)
         for (u32 i = thread / tile_rows; i < tile_rows; i += threads / tile_rows)
             to[i * args.c_row] = 0;
@@ -60,8 +61,9 @@ CUPYGEMM_INLINE void zero_mirrored(const SolveTilesArgs &args, const Tile &tile,
 // Call visit(sum, row, column) for the sums of the thread that are inside the matrix.
 template <class Visit>
 CUPYGEMM_INLINE void inside(const Tile &tile, Sums &sums, const Visit &visit) {
-    const u32 rows = tile.x.rows - tile.p * tile_rows, columns = tile.t.rows - tile.q * tile_rows;
-    if (rows >= tile_rows && columns >= tile_rows)
+    const u32 rows = tile.x.rows - tile.p * tile_rows;
+    const u32 columns = tile.t.rows - tile.q * tile_columns;
+    if (rows >= tile_rows && columns >= tile_columns)
         sums.for_each(0, num_blocks, visit);
     else
         sums.for_each(0, num_blocks, [&](S &sum, u32 r, u32 c) {
@@ -128,7 +130,7 @@ template <u32 places> CUPYGEMM_INLINE void store_block(const SolveTilesArgs &arg
 #pragma unroll
     for (u32 e = 0; e < 4; e += 2) {
         const u32 r = rows.row(e), c = rows.column(b, e);
-        const u32 end = tile.p != tile.q ? tile_rows : r + 1;
+        const u32 end = tile.p != tile.q ? tile_columns : r + 1;
         S *const to = tile.c + r * row + c * column;
         if (r < inside && c < end) {
             if (in_pairs && c + 1 < end) {
@@ -165,10 +167,10 @@ template <u32 places> CUPYGEMM_INLINE void factor_rows(const SolveTilesArgs &arg
     };
     const auto fails = [&](u32 count) {
         if (info != nullptr && *info == 0)
-            *info = static_cast<i32>(tile.q * tile_rows + count);
+            *info = static_cast<i32>(tile.q * tile_columns + count);
     };
     factor_diagonal_tile({shared.block, shared.solution, shared.inverse, &shared.substitutes}, rows,
-                         tile.t.rows - tile.q * tile_rows, stored, inverted, counts, fails);
+                         tile.t.rows - tile.q * tile_columns, stored, inverted, counts, fails);
 }
 
 // Elements above the diagonal become zeros when the factor's are counted, since no thread block
@@ -185,7 +187,7 @@ CUPYGEMM_INLINE void factor_tile(const SolveTilesArgs &args, Shared &shared, con
     const i64 row = Config::rows_adjacent ? 1 : args.c_row;
     const i64 column = Config::rows_adjacent ? args.c_column : 1;
     const u32 c = thread % tile_rows;
-    if (tile.q * tile_rows + c < tile.t.rows)
+    if (tile.q * tile_columns + c < tile.t.rows)
         for (u32 r = thread / tile_rows; r < c; r += threads / tile_rows)
             tile.c[r * row + c * column] = 0;
 }
@@ -194,7 +196,7 @@ CUPYGEMM_INLINE void factor_tile(const SolveTilesArgs &args, Shared &shared, con
 CUPYGEMM_INLINE void solve_rows(const SolveTilesArgs &args, Shared &shared, const Tile &tile,
                                 u32 thread, Sums &sums) {
     show_sums(shared, sums);
-    RowsOfTile<num_blocks> rows(thread, false);
+    RowsOfTile<tile_blocks> rows(thread, false);
     take_rows(shared, sums, rows);
     workgroup_barrier(); // they have been read
     SlabsOfTriangle slabs(shared.slabs, tile, thread);
@@ -236,13 +238,13 @@ CUPYGEMM_INLINE void solve_tile(const SolveTilesArgs &args, Shared &shared, Ring
 
 // The shared memory of a thread block fills an SM. Unless the compiler is told, it saves registers,
 // and orders the products of tf32 terms so that each waits for the last one.
-extern "C" __global__ void __launch_bounds__(256, cupygemm::factors ? 0 : 1)
+extern "C" __global__ void __launch_bounds__(cupygemm::threads, cupygemm::factors ? 0 : 1)
     cupygemm_solve_tiles(const cupygemm::SolveTilesArgs args) {
     using namespace cupygemm;
     extern __shared__ __align__(128) u8 dynamic_shared[];
     Shared &shared = *reinterpret_cast<Shared *>(dynamic_shared);
     const u32 thread = local_thread(), rows = args.rows, n = args.n, batches = args.batches;
-    const u32 num_p = ceil_div(rows, tile_rows), num_q = ceil_div(n, tile_rows);
+    const u32 num_p = ceil_div(rows, tile_rows), num_q = ceil_div(n, tile_columns);
     wait_for_work_before();
     Ring ring(shared, thread);
     u32 q = 0, column = 0; // and the number of the first tile of column q
@@ -273,8 +275,8 @@ extern "C" __global__ void __launch_bounds__(256, cupygemm::factors ? 0 : 1)
                         {c, args.c_row, args.c_column, rows, n},
                         {t, args.t_row, args.t_column, n, n},
                         source + p * tile_rows * args.source_row +
-                            q * tile_rows * args.source_column,
-                        c + p * tile_rows * args.c_row + q * tile_rows * args.c_column,
+                            q * tile_columns * args.source_column,
+                        c + p * tile_rows * args.c_row + q * tile_columns * args.c_column,
                         args.progress + 8 * (1 + matrix * num_p),
                         reinterpret_cast<S *>(args.inverses) +
                             (matrix * num_p + q) * num_blocks * inverse_elements};

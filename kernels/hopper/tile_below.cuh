@@ -15,7 +15,7 @@ namespace cupygemm {
 constexpr u32 blocks_per_slab = slab / block;
 constexpr u32 inverse_elements = block * block; // by row; element 1 says not to use it
 using BlockOfTriangle =
-    TileOperand<S, tile_rows, block, false, Config::triangle_together, Config::threads>;
+    TileOperand<S, tile_columns, block, false, Config::triangle_together, Config::threads>;
 
 // A slab of T in shared memory: its blocks by row, with their inverses.
 struct SlabOfTriangle {
@@ -58,10 +58,10 @@ private:
     }
     CUPYGEMM_INLINE void copy() {
         SlabOfTriangle &to = slabs_[copied_ % 2];
-        const u32 column = tile_.q * tile_rows + copied_ * slab;
+        const u32 column = tile_.q * tile_columns + copied_ * slab;
 #pragma unroll
         for (u32 i = 0; i < blocks_per_slab; ++i)
-            BlockOfTriangle::copy(to.block_rows[i], tile_.t, tile_.q * tile_rows,
+            BlockOfTriangle::copy(to.block_rows[i], tile_.t, tile_.q * tile_columns,
                                   column + i * block, thread_);
         const u32 at = thread_ * RowVector<S>::count; // of the inverses
         if (at < blocks_per_slab * inverse_elements)

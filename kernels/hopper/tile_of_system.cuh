@@ -1,8 +1,8 @@
 // A tile of a triangular system, X = C T^-T, when the products are done. T(q, q) is then in shared
 // memory.
 //
-// All 8 x 8 blocks on T's diagonal are inverted if that is accurate. Otherwise, each of 128 threads
-// substitutes a row, by blocks of 8 columns.
+// All 8 x 8 blocks on T's diagonal are inverted if that is accurate. Otherwise, each row is
+// substituted by a thread, by blocks of 8 columns.
 #pragma once
 
 #include "hopper/tile_products.cuh"
@@ -11,13 +11,17 @@ namespace cupygemm {
 
 // Load T(q, q), and invert its diagonal. An element whose inverse may overflow is scaled before.
 CUPYGEMM_INLINE void load_triangle(Shared &shared, const Tile &tile, u32 thread) {
-    Triangle::copy(shared.triangle, tile.t, tile.q * tile_rows, tile.q * tile_rows, thread);
+    const u32 first = tile.q * tile_columns;
+    if (first + tile_columns <= tile.t.columns) // an address for each thread, not for each copy
+        Triangle::Slabs(tile.t, first, thread).copy_inside(shared.triangle, first);
+    else
+        Triangle::copy(shared.triangle, tile.t, first, first, thread);
     copy_async_commit();
     copy_async_wait<0>();
     workgroup_barrier(); // the triangle is in shared memory
-    if (thread < tile_rows) {
+    if (thread < tile_columns) {
         S x = shared.triangle[Triangle::place(thread, thread)];
-        if (Config::unit || tile.q * tile_rows + thread >= tile.t.rows)
+        if (Config::unit || tile.q * tile_columns + thread >= tile.t.rows)
             x = 1;
         const bool fits = absolute(x) >= Config::smallest_invertible;
         const S scale = fits ? 1 : 1 / Config::tolerance;
@@ -56,7 +60,7 @@ CUPYGEMM_INLINE void substitute_block(const Shared &shared, u32 row, u32 first, 
 // them is about as exact as substitution: the error is at most 16 u |R| (|T^-1| |T|)^T.
 CUPYGEMM_INLINE bool invert_blocks(Shared &shared, u32 thread) {
     const u32 first = thread / block * block, i = thread % block;
-    const bool inverts = thread < tile_rows;
+    const bool inverts = thread < tile_columns;
     const auto element = [&](u32 row, u32 column) {
         return shared.triangle[Triangle::place(first + row, first + column)];
     };

@@ -84,6 +84,19 @@ struct TileOperand {
             }
         }
 
+        // The same, if all rows are inside the matrix, too.
+        CUPYGEMM_INLINE void copy_inside(S *to, u32 column0) const {
+            const S *source = first_ + column0 * column_;
+            const i64 step = lines * (rows_adjacent ? column_ : row_);
+#pragma unroll
+            for (u32 i = 0; i < (rows_adjacent ? depth : size) / lines; ++i) {
+                copy_async<together * sizeof(S)>(shared_address(to + to_ + i * lines * pitch),
+                                                 reinterpret_cast<u64>(source),
+                                                 together * sizeof(S));
+                source += step;
+            }
+        }
+
     private:
         static constexpr u32 per_line = (rows_adjacent ? size : depth) / together;
         static constexpr u32 lines = threads / per_line;

@@ -7,8 +7,8 @@
 
 namespace cupygemm {
 
-constexpr u32 threads = 256;
-constexpr u32 stages = 4, num_blocks = tile_rows / block;
+constexpr u32 threads = Config::threads;
+constexpr u32 stages = 4, num_blocks = tile_columns / block;
 template <class Real, bool of_factors> struct SumsOf {
     using Type = TileSums<Real>;
 };
@@ -16,16 +16,15 @@ template <> struct SumsOf<float, true> {
     using Type = ThreadSums;
 };
 template <u32 depth> using OfTriangle =
-    TileOperand<S, tile_rows, depth, Config::triangle_rows_adjacent, Config::triangle_together,
+    TileOperand<S, tile_columns, depth, Config::triangle_rows_adjacent, Config::triangle_together,
                 threads>;
 using Left = TileOperand<S, tile_rows, slab, Config::rows_adjacent, Config::together, threads>;
 using Right = OfTriangle<slab>;
-using Triangle = OfTriangle<tile_rows>;
+using Triangle = OfTriangle<tile_columns>;
 using Narrow = TileOperand<S, tile_rows, block, false, 1, threads>;
 using Sums = SumsOf<S, factors>::Type;
 static_assert(Narrow::pitch == block_pitch, "fragments are read from blocks of columns, too");
 constexpr u32 stage_elements = Left::elements + Right::elements;
-static_assert(Triangle::elements <= stages * stage_elements, "the triangle must fit in the ring");
 
 struct Shared {
     union {
@@ -34,13 +33,13 @@ struct Shared {
         SlabOfTriangle slabs[2];          // of T(q, q), which is being factored
     };
     union {
-        alignas(16) S block[tile_rows * block_pitch];    // a block of columns, by row
-        alignas(16) S inverses[tile_rows * block_pitch]; // of the 8 x 8 blocks on T's diagonal
+        alignas(16) S block[tile_rows * block_pitch];       // a block of columns, by row
+        alignas(16) S inverses[tile_columns * block_pitch]; // of the 8 x 8 blocks on T's diagonal
     };
     alignas(16) S solution[tile_rows * block_pitch];
-    S inverse[tile_rows], scale[tile_rows]; // of T's diagonal
-    S sizes[tile_rows];                     // of T's rows in their 8 x 8 blocks
-    u32 substitutes;                        // whether an inverse is too inexact
+    S inverse[tile_columns], scale[tile_columns]; // of T's diagonal
+    S sizes[tile_columns];                        // of T's rows in their 8 x 8 blocks
+    u32 substitutes;                              // whether an inverse is too inexact
     u64 claimed;
     u64 copied[2], released[2]; // mbarriers, of pairs of slabs
 };
@@ -133,7 +132,7 @@ CUPYGEMM_INLINE void products(Shared &shared, Ring &ring, const Tile &tile, u32 
     Progress progress;
     u32 issued = 0;
     const Left::Slabs of_left(tile.x, tile.p * tile_rows, thread);
-    const Right::Slabs of_right(tile.t, tile.q * tile_rows, thread);
+    const Right::Slabs of_right(tile.t, tile.q * tile_columns, thread);
     const auto copy = [&](S *stage) {
         of_left.copy(stage, issued * slab);
         of_right.copy(stage + Left::elements, issued * slab);

@@ -10,7 +10,11 @@
 namespace cupygemm {
 
 constexpr bool factors = Config::factors;
-constexpr u32 slab = 16, slabs_per_tile = tile_rows / slab;
+// A tile's columns, as many as T(q, q) has rows. Where there are few tiles, these have fewer rows.
+constexpr u32 tile_columns = 128;
+constexpr u32 slab = 16, slabs_per_tile = tile_columns / slab;
+static_assert(tile_rows == tile_columns || (!factors && tile_rows < tile_columns),
+              "a tile on the diagonal of a factorisation is square");
 constexpr u32 last_thread = Config::threads - 1;
 
 // A tile, and the matrices that it belongs to.

@@ -1,6 +1,7 @@
-// The sums of a tile of 128 x 128 in the registers of 256 threads, from operands in shared memory.
+// The sums of a tile of 128 x 128 in the registers of 256 threads, or of 64 x 128 in those of 128,
+// from operands in shared memory.
 //
-// Each of eight warps has 16 rows, and multiplies by mma.sync: in fp64, or in fp32 by three
+// Each warp has 16 rows, and multiplies by mma.sync: in fp64, or in fp32 by three
 // products of tf32 terms.
 #pragma once
 

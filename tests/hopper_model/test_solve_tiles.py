@@ -12,18 +12,21 @@ from cupygemm._backends.solver_kernels import SOLVE_TILES
 from cupygemm._solvers.common import kernels, tiles
 from tests.hopper_model.device import HostKernel, Model
 
-THREADS = 256
+ROWS = 128
 
 
-def run(dtype, c, t, info, extents, *, factors, unit=False, source=None):
+def run(dtype, c, t, info, extents, *, factors, unit=False, source=None, tile_rows=ROWS):
     """Launch the kernel as the solvers do; the places are addresses with three strides."""
+    threads = 2 * tile_rows
     source = source or c
     rows, n, batches = extents
     rows_adjacent, together = tiles._way(np.dtype(dtype), *c)
     triangle_rows_adjacent, triangle_together = tiles._way(np.dtype(dtype), *t)
-    shared_bytes = tiles.shared_bytes(np.dtype(dtype), rows_adjacent, triangle_rows_adjacent)
+    shared_bytes = tiles.shared_bytes(
+        np.dtype(dtype), rows_adjacent, triangle_rows_adjacent, tile_rows
+    )
     constants = {
-        "threads": THREADS,
+        "threads": threads,
         "factors": factors,
         "unit": unit,
         "rows_adjacent": rows_adjacent,
@@ -33,7 +36,7 @@ def run(dtype, c, t, info, extents, *, factors, unit=False, source=None):
         "shared_bytes": shared_bytes,
     }
     text = kernels.source(SOLVE_TILES, dtype, constants)
-    progress = np.zeros(1 + batches * -(-rows // tiles.TILE), np.uint64)
+    progress = np.zeros(1 + batches * -(-rows // tile_rows), np.uint64)
     inverses = np.full(batches * -(-rows // tiles.TILE) * tiles.TILE * 8, np.nan, dtype)
     packed = struct.pack(
         SOLVE_TILES.arguments,
@@ -54,7 +57,7 @@ def run(dtype, c, t, info, extents, *, factors, unit=False, source=None):
     kernel = HostKernel(Model(), text, SOLVE_TILES.entry)
     kernel.max_dynamic_shared_size_bytes = shared_bytes
     argument = ctypes.create_string_buffer(packed, len(packed))
-    kernel.launch((2, 1, 1), (THREADS, 1, 1), shared_bytes, ctypes.addressof(argument))
+    kernel.launch((2, 1, 1), (threads, 1, 1), shared_bytes, ctypes.addressof(argument))
 
 
 def stacked(shape, dtype):
@@ -145,8 +148,9 @@ def test_factors_whose_diagonal_blocks_have_inexact_inverses(dtype):
 @pytest.mark.parametrize("dtype", "df")
 @pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize("lower", [False, True])
+@pytest.mark.parametrize("tile_rows", [64, 128])
 @pytest.mark.parametrize(("n", "columns", "unit"), [(130, 150, False), (300, 20, True)])
-def test_triangular_systems(dtype, n, columns, unit, lower, transposed):
+def test_triangular_systems(dtype, n, columns, unit, tile_rows, lower, transposed):
     rng = np.random.default_rng(n)
     whole, t = stacked((1, n, n), dtype)
     t[...] = rng.standard_normal((n, n)) / n + 2 * np.eye(n)
@@ -172,6 +176,7 @@ def test_triangular_systems(dtype, n, columns, unit, lower, transposed):
         (columns, n, 1),
         factors=False,
         unit=unit,
+        tile_rows=tile_rows,
     )
     np.testing.assert_allclose(
         (used.T if transposed else used) @ x[0],
@@ -208,8 +213,9 @@ def test_the_first_column_that_is_not_positive():
     assert info[0] == 134
 
 
+@pytest.mark.parametrize("tile_rows", [64, 128])
 @pytest.mark.parametrize(("dtype", "diagonal"), [("d", 1e-3), ("f", 0.13)])
-def test_an_ill_conditioned_triangle_is_substituted(dtype, diagonal):
+def test_an_ill_conditioned_triangle_is_substituted(dtype, diagonal, tile_rows):
     """Products with the inverses of its blocks would be inexact."""
     n, columns = 140, 8
     whole, t = stacked((1, n, n), dtype)
@@ -221,7 +227,7 @@ def test_an_ill_conditioned_triangle_is_substituted(dtype, diagonal):
         (x.ctypes.data, (1, x.strides[1] // x.itemsize, 0)),
         (t.ctypes.data, (whole.shape[2], 1, 0)),
     )
-    run(dtype, *places, None, (columns, n, 1), factors=False)
+    run(dtype, *places, None, (columns, n, 1), factors=False, tile_rows=tile_rows)
     triangle, solution = t[0].astype("d"), x[0].astype("d")
     error, size = np.abs(triangle @ solution - b), np.abs(triangle) @ np.abs(solution)
     assert (error <= 10 * n * np.finfo(dtype).eps / 2 * size).all()

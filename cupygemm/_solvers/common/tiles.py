@@ -25,7 +25,8 @@ from cupygemm._solvers.common.kernels import load
 from cupygemm._solvers.common.matrices import Matrices
 
 TILE = 128
-_THREADS = 256
+_LOW_TILE = 64
+"""The rows of a tile of a triangular system with few right-hand sides."""
 _ROWS_OF_WARP = 16
 _LEAST_WHOLE = 17
 """The fewest rows of a matrix that `factor_whole` takes. Fewer would leave lanes without work."""
@@ -182,24 +183,28 @@ def _launch(
     import cupy
 
     rows, n, batches = extents
-    across, down = -(-rows // TILE), -(-n // TILE)
+    _, units = blocks.current_limits()
+    groups = max(units - spared(), 1)
+    may_be_low = not factors and dtype.char == "d"  # not measured in float32
+    tile_rows = _rows_of_tile(rows, n, batches, groups) if may_be_low else TILE
+    across, down = -(-rows // tile_rows), -(-n // TILE)
     num_tiles = batches * (down * (down + 1) // 2 if factors else across * down)
     counters_bytes = _INVERSES_ALIGNED * -(-8 * (1 + batches * across) // _INVERSES_ALIGNED)
     inverses_bytes = batches * across * TILE * _BLOCK * dtype.itemsize if factors else 0
     memory = cupy.empty(counters_bytes + inverses_bytes, "uint8").data
     if down > 1:  # otherwise, no tile waits for others
         memory.memset_async(0, counters_bytes)
-    _, units = blocks.current_limits()
     launch = _kernel(
         current_device(),
         dtype.char,
+        tile_rows,
         (c[0] % _VECTOR_BYTES, c[1]),
         (t[0] % _VECTOR_BYTES, t[1]),
         factors,
         unit,
     )
     launch(
-        (min(num_tiles, max(units - spared(), 1)), 1),
+        (min(num_tiles, groups), 1),
         c[0],
         *c[1],
         source[0],
@@ -216,10 +221,30 @@ def _launch(
     )
 
 
+def _rows_of_tile(rows: int, n: int, batches: int, groups: int) -> int:
+    """Return the rows of a tile of X, the solution of a triangular system.
+
+    A tile of column q multiplies q tiles on its left, and waits for the last of them. With half of
+    the rows, it takes three quarters of the time. So tiles are low where workgroups have less to
+    multiply than takes as long as the tiles of a row, one after the other.
+
+    Parameters
+    ----------
+    rows, n : int
+        The extents of X.
+    batches : int
+    groups : int
+        The most workgroups of the launch.
+    """
+    across, down = batches * -(-rows // _LOW_TILE), -(-n // TILE)
+    return _LOW_TILE if across * (down + 2) <= 4 * groups else TILE
+
+
 @functools.lru_cache(maxsize=1024)
 def _kernel(
     index: int,
     char: str,
+    tile_rows: int,
     c: tuple[int, Strides],
     t: tuple[int, Strides],
     factors: bool,
@@ -232,14 +257,14 @@ def _kernel(
     return load(
         SOLVE_TILES,
         dtype,
-        _THREADS,
+        tile_rows // _ROWS_OF_WARP * 32,
         factors=factors,
         unit=unit,
         rows_adjacent=rows_adjacent,
         together=together,
         triangle_rows_adjacent=triangle_rows_adjacent,
         triangle_together=triangle_together,
-        shared_bytes=shared_bytes(dtype, rows_adjacent, triangle_rows_adjacent),
+        shared_bytes=shared_bytes(dtype, rows_adjacent, triangle_rows_adjacent, tile_rows),
     )
 
 
@@ -253,12 +278,17 @@ def _way(dtype: np.dtype[Any], address: int, strides: Strides) -> tuple[bool, in
     return rows_adjacent, most if along == 1 and aligned else 1
 
 
-def shared_bytes(dtype: np.dtype[Any], rows_adjacent: bool, triangle_rows_adjacent: bool) -> int:
+def shared_bytes(
+    dtype: np.dtype[Any],
+    rows_adjacent: bool,
+    triangle_rows_adjacent: bool,
+    tile_rows: int = TILE,
+) -> int:
     """Return the shared memory of a workgroup, as the kernel's struct ``Shared``."""
     slabs = sum(
-        _SLAB * (TILE + _PAD) if adjacent else TILE * (_SLAB + _PAD)
-        for adjacent in (rows_adjacent, triangle_rows_adjacent)
+        _SLAB * (size + _PAD) if adjacent else size * (_SLAB + _PAD)
+        for size, adjacent in ((tile_rows, rows_adjacent), (TILE, triangle_rows_adjacent))
     )
     ring = max(_STAGES * slabs, TILE * (TILE + _PAD))
-    of_blocks = 2 * TILE * (_BLOCK + _PAD)
+    of_blocks = (TILE + tile_rows) * (_BLOCK + _PAD)
     return dtype.itemsize * (ring + of_blocks + 3 * TILE) + 48
