@@ -21,25 +21,22 @@ from cupygemm._backends.kernel_kind import Call, Launch
 from cupygemm._backends.solver_kernels import HOLD_UNITS
 from cupygemm._solvers.common.ahead import Streams
 from cupygemm._solvers.common.kernels import load
+from cupygemm._solvers.common.residency import REGISTERS, SHARED_BYTES, taken
 
 WORD_BYTES = 8
 _HELD_BYTES = 24 << 10
 """Of an SM's shared memory. Large products leave less to others."""
-_SHARED_BYTES, _BYTES_OF_SYSTEM, _REGISTERS = 228 << 10, 1 << 10, 1 << 16
-"""Of an SM. The system takes some shared memory for each thread block."""
-_UNIT_OF_REGISTERS, _THREADS = 8, 32
-_MOST_REGISTERS = 32
+_THREADS, _MOST_REGISTERS = 32, 32
 _MOST_NS = 5_000_000
 
 
 def has_room(launches: Sequence[Launch]) -> bool:
     """Tell whether the thread blocks of a panel find room beside those that hold units."""
+    held = taken(_MOST_REGISTERS, _THREADS, _HELD_BYTES)
     for launch in launches:
         registers, shared_bytes = launch.function.resources()
-        of_thread = -(-registers // _UNIT_OF_REGISTERS) * _UNIT_OF_REGISTERS
-        if of_thread * launch.threads + _MOST_REGISTERS * _THREADS > _REGISTERS:
-            return False
-        if shared_bytes + _HELD_BYTES + 2 * _BYTES_OF_SYSTEM > _SHARED_BYTES:
+        own = taken(registers, launch.threads, shared_bytes)
+        if own[0] + held[0] > REGISTERS or own[1] + held[1] > SHARED_BYTES:
             return False
     return True
 

@@ -10,6 +10,7 @@ from cupygemm._solvers.common import blocks, tiles
 from cupygemm._solvers.common.kernels import TRIANGULAR_SOLVE, TRIANGULAR_VECTOR, load
 from cupygemm._solvers.common.matrices import Matrices
 from cupygemm._solvers.common.products import subtract_product, usual
+from cupygemm._solvers.common.residency import resident
 
 _THREADS, _VECTOR_THREADS = 64, 256
 _FEW_COLUMNS, _COLUMNS_OF_LAUNCH = 8, 4
@@ -174,11 +175,9 @@ def _solve_few(system: _System) -> None:
     leaf = min(block, blocks.LIMITS.vector)
     num_blocks = -(-n // leaf)
     _, units = blocks.current_limits()
-    groups = min(num_blocks, max(units // b.batches, 1))
     t_place, b_place, *strides = system.places()
     for first in range(0, columns, _COLUMNS_OF_LAUNCH):
         count = min(columns - first, _COLUMNS_OF_LAUNCH)
-        messages = cupy.zeros((b.batches, count, n), b.dtype) if groups > 1 else None
         launch = load(
             TRIANGULAR_VECTOR,
             b.dtype,
@@ -189,6 +188,9 @@ def _solve_few(system: _System) -> None:
             unit=system.unit,
             conjugate=system.conjugates,
         )
+        together = units * (resident(launch) if blocks.has_tile_kernels(b.dtype) else 1)
+        groups = min(num_blocks, max(together // b.batches, 1))
+        messages = cupy.zeros((b.batches, count, n), b.dtype) if groups > 1 else None
         launch(
             (groups, b.batches),
             t_place,
