@@ -80,9 +80,10 @@ def test_groups(tmp_path):
 OF_THE_TYPE = {"smallest_invertible", "tolerance", "negligible"}
 SIZES = {"by_products": False, "groups": 4, "right_sides": 8, "team": 1, "threads": 128}
 OF_A_TILE = {"groups": 16, "rows": 5, "threads": 512}
+OF_A_WINDOW = {"across": 4, "rows": 160, "threads": 1024}
 OF_HALF_A_PANEL = {"groups": 16, "rows": 4, "threads": 512}
 KINDS = [kind for kind in vars(kernels).values() if isinstance(kind, KernelKind)]
-TILE, TOP = kernels.WINDOWED_TILE, kernels.QR_TOP
+TILE, WINDOW, TOP = kernels.WINDOWED_TILE, kernels.NEXT_WINDOW, kernels.QR_TOP
 OF_REALS = (kernels.ERROR_PARTS, kernels.ROW_NORMS, kernels.KRYLOV_STEP, kernels.KRYLOV_END)
 
 
@@ -96,7 +97,7 @@ def check_solver(kind: KernelKind, char: str, sizes: dict[str, int], folder: Pat
 @pytest.mark.parametrize("char", "fdFD")
 @pytest.mark.parametrize(
     "kind",
-    [kind for kind in KINDS if kind not in (TILE, TOP, *OF_REALS)],
+    [kind for kind in KINDS if kind not in (TILE, WINDOW, TOP, *OF_REALS)],
     ids=lambda kind: kind.name,
 )
 def test_solvers(kind, char, tmp_path):
@@ -117,3 +118,4 @@ def test_half_a_panel(char, tmp_path):
 
 def test_tiles_of_windows(tmp_path):
     check_solver(TILE, "f", SIZES | OF_A_TILE, tmp_path)
+    check_solver(WINDOW, "f", SIZES | OF_A_WINDOW, tmp_path)

@@ -123,20 +123,27 @@ def test_panels_stay_in_registers_on_cdna(kind, constants, target):
     assert compile_source(text, target, kind.entry).resources.scratch_bytes == 0
 
 
-WINDOWED = kernels.source(kernels.WINDOWED_TILE, "f", {"threads": 512, "rows": 5, "groups": 16})
+WINDOWED = [
+    pytest.param(kind, kernels.source(kind, "f", constants), id=kind.name)
+    for kind, constants in (
+        (kernels.WINDOWED_TILE, {"threads": 512, "rows": 5, "groups": 16}),
+        (kernels.NEXT_WINDOW, {"threads": 1024, "rows": 160, "across": 4}),
+    )
+]
 
 
 @pytest.mark.slow
-def test_tiles_of_windows_stay_in_registers_on_hopper():
-    assert compile_cubin(WINDOWED, kernels.WINDOWED_TILE.entry).resources().local_bytes == 0
+@pytest.mark.parametrize(("kind", "text"), WINDOWED)
+def test_tiles_of_windows_stay_in_registers_on_hopper(kind, text):
+    assert compile_cubin(text, kind.entry).resources().local_bytes == 0
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("cdna_compiler")
+@pytest.mark.parametrize(("kind", "text"), WINDOWED)
 @pytest.mark.parametrize("target", ["gfx942", *swept("gfx90a", "gfx950")])
-def test_tiles_of_windows_stay_in_registers_on_cdna(target):
-    compiled = compile_source(WINDOWED, target, kernels.WINDOWED_TILE.entry)
-    assert compiled.resources.scratch_bytes == 0
+def test_tiles_of_windows_stay_in_registers_on_cdna(kind, text, target):
+    assert compile_source(text, target, kind.entry).resources.scratch_bytes == 0
 
 
 SYSTEM = {"threads": 64, "conjugate": False, "rows_adjacent": False, "unit": False}

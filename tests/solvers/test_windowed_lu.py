@@ -78,6 +78,28 @@ def test_pivots_of_equal_size_are_the_first(cp):
     assert info == 0
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("count", [160, 77])
+def test_the_next_window_follows_from_a_tile(cp, draw, count):
+    first, pitch = 128, 2 * TILE + 132
+    a = draw((first + TILE + count, pitch), "f")
+    tile, behind = slice(first, first + TILE), slice(first + TILE, first + 2 * TILE)
+    lower, upper, moves, _ = factor_tile(cp, a[first : first + 160, tile], first)
+    window = cp.full((161, TILE), np.nan, "f")
+    on_device = [cp.asarray(x) for x in (a, lower, upper, moves.astype("uint32"))]
+    matrix, *triangles, planned = (x.data.ptr for x in on_device)
+    launch = kernels.load(kernels.NEXT_WINDOW, np.dtype("f"), 1024, rows=160, across=4)
+    places = planned, window.data.ptr
+    launch((TILE // 4, 1), matrix, pitch, *triangles, TILE, *places, first, count)
+    rows = moved(a[first:].astype("d"), moves, first)
+    solved = upper.astype("d") @ (lower @ rows[:TILE, behind])
+    expected = rows[TILE:, behind] - rows[TILE:, tile] @ solved
+    bound = abs(rows[TILE:, tile]) @ (abs(upper) @ (abs(lower) @ abs(rows[:TILE, behind])))
+    found = window.get()
+    assert (abs(found[:count] - expected) <= 1e-5 * (bound + abs(expected))).all()
+    assert np.isnan(found[count:]).all()
+
+
 def mixed(cp, a, rows=1.0, columns=1.0):
     n = len(a)
     both = windowed_lu.workspace(windowed_lu.padded(n))
@@ -108,10 +130,11 @@ def test_butterflies_are_nearly_orthogonal(cp):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("n", [512, pytest.param(1100, marks=pytest.mark.sweep)])
+@pytest.mark.parametrize(
+    "n", [512, *(pytest.param(n, marks=pytest.mark.sweep) for n in (1024, 1100))]
+)
 @pytest.mark.parametrize("precision", ["float32", pytest.param("tf32x3", marks=pytest.mark.sweep)])
-def test_factors_solve(cp, draw, monkeypatch, n, precision):
-    monkeypatch.setattr(blocks, "LIMITS", replace(blocks.LIMITS, ahead=256))
+def test_factors_solve(cp, draw, n, precision):
     both = mixed(cp, draw((n, n)))
     size = both.m
     a = both.array[0, :, :size].get().astype("d")

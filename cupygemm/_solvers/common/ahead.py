@@ -66,7 +66,17 @@ class Streams:
 
     def third(self) -> int:
         """Return the address of a third stream, which waits for what the current one holds."""
-        stream = int(_side_stream(self._index, self.current, self.side).ptr)
+        return self.another()
+
+    def another(self, *taken: int) -> int:
+        """Return the address of one more stream, which waits for what the current one holds.
+
+        Parameters
+        ----------
+        *taken : int
+            The addresses of those that this has returned before.
+        """
+        stream = int(_side_stream(self._index, self.current, self.side, *taken).ptr)
         self.order(self.behind(self.current), stream)
         return stream
 
@@ -177,14 +187,15 @@ def beside(
         Whether the work starts before what the block enqueues.
     """
     with forked() as streams:
-        with _sparing(max(units - spared, 0)):
+        with sparing(max(units - spared, 0)):
             streams.enqueue(work, leads=leads)
-        with _sparing(spared):
+        with sparing(spared):
             yield
 
 
 @contextmanager
-def _sparing(units: int) -> Iterator[None]:
+def sparing(units: int) -> Iterator[None]:
+    """Let products of the block leave compute units to work on other streams, if they can."""
     token = _spared.set(units)
     try:
         yield

@@ -13,29 +13,28 @@ the last columns of a tile have a choice, too. In others, the leading blocks may
 rows and columns are mixed first (butterflies.py). The factors precondition a refinement in the
 operands' type, which notices where they are bad.
 
-The next panel is factored beside the update of the others (ahead.py). L and U, but for the tiles on
-the diagonal, are stored beside the matrix, and products read no element that others write. The
-launches of a panel are prepared once for matrices of one size (launch_rows.py).
+Only the windows follow one another: the next one is computed from a tile before anything else, and
+factored beside what applies the tile (windowed_panels.py) and beside the update of other columns::
+
+    chain    | tile 0 | window | tile 1 | window | tile 2 | window | tile 3 | window | tile 4 ...
+    applies                    | tile 0          | tile 1          | tile 2          | tile 3
+    current                                                                          | the panel
+
+L and U, but for the tiles on the diagonal, are stored beside the matrix, and products read no
+element that others write. The launches of a panel are prepared once for matrices of one size
+(launch_rows.py).
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
-import numpy as np
-
-from cupygemm._backends.device import current_device
-from cupygemm._backends.kernel_kind import Call
-from cupygemm._backends.launch_rows import LaunchRows, PlacedRows, region
 from cupygemm._products.matmul import matmul
 from cupygemm._request.arrays import Array
 from cupygemm._solvers.common import blocks
-from cupygemm._solvers.common.ahead import beside
-from cupygemm._solvers.common.kernels import WINDOWED_TILE, load
-from cupygemm._solvers.common.matrices import Layout, Matrices, empty
+from cupygemm._solvers.common.ahead import Streams, forked, sparing
+from cupygemm._solvers.common.matrices import Matrices, empty
 from cupygemm._solvers.common.products import (
     EXACT,
     ROUNDINGS,
@@ -43,17 +42,20 @@ from cupygemm._solvers.common.products import (
     store_product,
     subtract_product,
 )
-from cupygemm._solvers.common.updates import Place, block_product
-from cupygemm._solvers.lu.swaps import planned_move
+from cupygemm._solvers.refinement.windowed_panels import (
+    DTYPE,
+    MOVES_BYTES,
+    PANEL,
+    TILE,
+    WINDOW_ROWS,
+    Panel,
+    following,
+    second,
+    widest,
+)
 
-TILE = 128
-PANEL = 512
-_WINDOW_ROWS = 160
-_LANES, _WIDTH = 32, 8
-_MOVES_BYTES = 8 * 512  # of a tile
-_LARGEST_INVERSE = 1024
-_BOTH, _LOWER, _UPPER, _MOVES, _INFO, _SCRATCH = map(region, range(1, 7))
-_DTYPE = np.dtype("f")
+_SPARED_BY_NEXT = 4
+"""The compute units that products leave to a tile while the next ones wait for them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,11 +114,7 @@ def workspace(size: int) -> Matrices:
         The rows of the matrix, a multiple of `PANEL`.
     """
     # A row: the matrix | the number of the row, up to a multiple of 128 bytes | L and U
-    return empty(1, size, _second(size) + size, _DTYPE)
-
-
-def _second(size: int) -> int:
-    return size + _LANES
+    return empty(1, size, second(size) + size, DTYPE)
 
 
 def factor(both: Matrices, rounding: Rounding) -> WindowedFactors:
@@ -132,238 +130,76 @@ def factor(both: Matrices, rounding: Rounding) -> WindowedFactors:
     import cupy
 
     size = both.m
-    second = _second(size)
     both.array[0, :, size] = cupy.arange(size)  # float32 is exact below 2**24
     info = cupy.zeros(1, "int32")
-    lower, upper = (cupy.zeros((size // PANEL, PANEL, PANEL), _DTYPE) for _ in range(2))
-    moves = cupy.empty(size // TILE * _MOVES_BYTES, "uint8")
-    scratch = cupy.empty((PANEL // 2, PANEL // 2), _DTYPE)
-    starts = [each.data.ptr for each in (lower, upper, moves, info, scratch)]
+    width = widest(size)
+    lower, upper = (cupy.zeros((size // width, width, width), DTYPE) for _ in range(2))
+    moves = cupy.empty(size // TILE * MOVES_BYTES, "uint8")
+    window = cupy.empty((WINDOW_ROWS, TILE), DTYPE)
+    scratch = [cupy.empty((rows, rows), DTYPE) for rows in (PANEL // 2, PANEL)]
+    starts = [each.data.ptr for each in (lower, upper, moves, info, window, *scratch)]
     exact = rounding == EXACT
-    panels = [_Panel(both, starts, range(i, i + PANEL), exact) for i in range(0, size, PANEL)]
-    units = blocks.LIMITS.spared if rounding.dtype is None else blocks.LIMITS.spared_by_halves
-    panels[0].factor()
-    for number, panel in enumerate(panels):
-        following = range(panel.columns.stop, min(panel.columns.stop + PANEL, size))
-        panel.move_next()
-        if not following:
-            panel.move_others()
-            break
-        start = second + panel.columns.start
-        of_l = both.block(slice(panel.columns.stop, size), slice(start, start + PANEL))
-        if rounding.dtype is not None:
-            of_l = of_l.astype(rounding.dtype)
-        update = functools.partial(_update, both, lower[number], of_l, rounding, number)
-        update(following)
-        others = range(following.stop, size)
-        if len(others) >= blocks.LIMITS.ahead:
-            with beside(panels[number + 1].factor, units):
-                panel.move_others()
-                update(others)
-        else:
-            panel.move_others()
-            update(others)
-            panels[number + 1].factor()
-    factors = both.array[0, :, second : second + size]
-    _join_upper(factors, upper)
-    lower, upper = _wider(factors, lower, upper)
+    panels = [Panel(both, starts, range(i, i + PANEL), exact) for i in range(0, size, PANEL)]
+    with forked() as streams:
+        streams.fork()
+        _factor_panels(both, panels, lower, rounding, streams)
+    factors = both.array[0, :, second(size) :]
     order = both.array[0, :, size].astype("int64")
     return WindowedFactors(factors, lower, upper, order, info)
 
 
+def _factor_panels(
+    both: Matrices, panels: list[Panel], lower: Array, rounding: Rounding, streams: Streams
+) -> None:
+    """Factor the panels, each beside what the one before updates.
+
+    Another stream joins the inverses of blocks on the diagonal, which only solutions need.
+    """
+    size, current = both.m, streams.current
+    applies = streams.another()
+    joins = streams.another(applies)
+    units = blocks.LIMITS.spared if rounding.dtype is None else blocks.LIMITS.spared_by_halves
+    ends = panels[0].factor(streams, applies)
+    for panel in panels:
+        streams.join(ends.planned)
+        panel.move_next(current)
+        streams.join(ends.lower)
+        columns, next_columns = panel.columns, following(panel.columns, size)
+        start = second(size) + columns.start
+        of_l = both.block(slice(columns.stop, size), slice(start, start + PANEL))
+        if rounding.dtype is not None:
+            of_l = of_l.astype(rounding.dtype)
+        streams.join(ends.applied)
+        number, first = divmod(columns.start, lower.shape[1])
+        inverse = lower[number, first : first + PANEL, first : first + PANEL]
+        update = functools.partial(_update, both, inverse, of_l, rounding, columns)
+        with sparing(_SPARED_BY_NEXT):
+            update(next_columns)
+        if columns.stop < size:
+            updated = streams.behind(current)
+            ends = panels[columns.stop // PANEL].factor(streams, applies, updated)
+        panel.move_others(current)
+        streams.order(streams.behind(current), joins)
+        panel.join(joins)
+        with sparing(units):
+            update(range(next_columns.stop, size))
+    streams.join(streams.behind(joins))
+
+
 def _update(
-    both: Matrices, inverse: Array, of_l: Array, rounding: Rounding, number: int, columns: range
+    both: Matrices, inverse: Array, of_l: Array, rounding: Rounding, panel: range, columns: range
 ) -> None:
     """Solve for a panel's rows of U in some columns, and subtract its product from the rest."""
     if not columns:
         return
-    second, start = _second(both.m), number * PANEL
-    panel, below = slice(start, start + PANEL), slice(start + PANEL, both.m)
+    of_factors = second(both.m)
+    rows, below = slice(panel.start, panel.stop), slice(panel.stop, both.m)
     of_a = slice(columns.start, columns.stop)
-    of_u = both.block(panel, slice(second + columns.start, second + columns.stop))
-    store_product(inverse, both.block(panel, of_a), of_u, _fine(rounding))
+    of_u = both.block(rows, slice(of_factors + columns.start, of_factors + columns.stop))
+    store_product(inverse, both.block(rows, of_a), of_u, _fine(rounding))
     subtract_product(of_l, of_u, both.block(below, of_a), rounding)
 
 
 def _fine(rounding: Rounding) -> Rounding:
     """Return how to multiply by the inverses of blocks: as in float32, or nearly."""
     return EXACT if rounding == EXACT else ROUNDINGS["tf32x3"]
-
-
-class _Panel:
-    """The launches that factor a panel, and move rows of the other columns.
-
-    Parameters
-    ----------
-    both : Matrices
-    starts : sequence of int
-        The addresses of regions from `_LOWER` on.
-    columns : range
-    exact : bool
-        Whether products multiply as in float32.
-    """
-
-    def __init__(self, both: Matrices, starts: Sequence[int], columns: range, exact: bool) -> None:
-        start = both.address(0, 0)
-        prepared = _prepared(both.layout(_BOTH), columns, exact, current_device())
-        self.columns = columns
-        self._prepared = prepared
-        self._launches: PlacedRows = prepared.launches.at(start, *starts)
-
-    def factor(self) -> None:
-        """Factor the panel, whose own columns alone change."""
-        self._launches.enqueue_in_order(self._prepared.factor)
-
-    def move_next(self) -> None:
-        """Move the rows of the next panel."""
-        self._launches.enqueue_in_order(self._prepared.next)
-
-    def move_others(self) -> None:
-        """Move the rows of the columns behind the next panel, and of L."""
-        self._launches.enqueue_in_order(self._prepared.others)
-
-
-class _Prepared(NamedTuple):
-    """The launches of a panel: those that factor it, and those that move rows of other columns."""
-
-    launches: LaunchRows
-    factor: range
-    next: range
-    others: range
-
-
-@functools.lru_cache(maxsize=512)
-def _prepared(both: Layout, panel: range, exact: bool, index: int) -> _Prepared:
-    size, second = both.m, _second(both.m)
-    tiles = range(panel.start, panel.stop, TILE)
-    multiply = functools.partial(block_product, _DTYPE, exact=exact)
-    factor = [call for first in tiles for call in _factor_tile(both, panel, first, multiply)]
-    factor += _join_lower(both, panel, multiply)
-    end = min(panel.stop + PANEL, size)
-    of_next, of_others = range(panel.stop, end), range(end, second + panel.start)
-    following = [_move(both, first, of_next) for first in tiles if of_next]
-    others = [_move(both, first, of_others) for first in tiles]
-    first, last = len(factor), len(factor) + len(following)
-    launches = LaunchRows(factor + following + others)
-    rows = range(last + len(others))
-    return _Prepared(launches, rows[:first], rows[first:last], rows[last:])
-
-
-def _move(both: Layout, first: int, columns: range, *gap: range) -> Call:
-    """Return the launch that moves rows of some columns as the tile at `first` says."""
-    return planned_move(both, _moves_of(first), range(first, first + TILE), columns, *gap)
-
-
-def _moves_of(first: int) -> int:
-    """Return the address of the moves of the tile at `first`."""
-    return _MOVES + first // TILE * _MOVES_BYTES
-
-
-def _factor_tile(
-    both: Layout, panel: range, first: int, multiply: Callable[..., Call]
-) -> list[Call]:
-    """Return the launches that factor a tile, and apply it within its panel."""
-    size, second, end = both.m, _second(both.m), first + TILE
-    below, across = size - end, panel.stop - end
-    number, inside = divmod(first, PANEL)
-    offset = 4 * (number * PANEL * PANEL + inside * PANEL + inside)
-    groups = TILE // _WIDTH
-    launch = load(
-        WINDOWED_TILE, _DTYPE, _LANES * groups, rows=_WINDOW_ROWS // _LANES, groups=groups
-    )
-    arguments = (
-        both.address(first, first),
-        both.pitch,
-        _LOWER + offset,
-        _UPPER + offset,
-        PANEL,
-        _moves_of(first),
-        _INFO,
-        first,
-        min(_WINDOW_ROWS, size - first),
-    )
-    moved = range(panel.start, second + first)
-    calls = [
-        Call(launch, (1, 1), arguments),
-        _move(both, first, moved, range(panel.stop, second + panel.start)),
-    ]
-
-    def place(row: int, column: int) -> Place:
-        return both.address(row, column), both.pitch, 0
-
-    lower, upper = (_LOWER + offset, PANEL, 0), (_UPPER + offset, PANEL, 0)
-    if below:
-        of_l = place(end, second + first)
-        calls.append(multiply(place(end, first), upper, of_l, (below, TILE, TILE)))
-        if across:
-            of_u = place(first, second + end)
-            calls.append(multiply(lower, place(first, end), of_u, (TILE, across, TILE)))
-            shape = below, across, TILE
-            calls.append(multiply(of_l, of_u, place(end, end), shape, subtract=True))
-    return calls
-
-
-def _join_lower(both: Layout, panel: range, multiply: Callable[..., Call]) -> list[Call]:
-    """Return the launches that join the inverses of a panel's tiles of L to one of the panel.
-
-    The inverse of ((A, 0), (L, B)) is ((A^-1, 0), (-B^-1 L A^-1, B^-1)).
-    """
-    second = _second(both.m)
-    start = _LOWER + 4 * panel.start * PANEL
-    calls = []
-    for half in (TILE, 2 * TILE):
-        step, batches = 2 * half, PANEL // (2 * half)
-        of_l = both.address(panel.start + half, second + panel.start)
-        stride = step * (PANEL + 1)
-        first = start, PANEL, stride
-        last = start + 4 * half * (PANEL + 1), PANEL, stride
-        target = start + 4 * half * PANEL, PANEL, stride
-        between = _SCRATCH, half, half * half
-        between_blocks = functools.partial(multiply, extents=(half,) * 3, batches=batches)
-        calls.append(between_blocks((of_l, both.pitch, step * (both.pitch + 1)), first, between))
-        calls.append(between_blocks(last, between, target, subtract=True))  # from zeros
-    return calls
-
-
-def _join_upper(factors: Array, upper: Array) -> None:
-    """Join the inverses of tiles of U, in place, to those of the panels."""
-    import cupy
-
-    for half in (TILE, 2 * TILE):
-        for first in range(0, PANEL, 2 * half):
-            near, far = slice(first, first + half), slice(first + half, first + 2 * half)
-            between = _on_diagonal(factors, PANEL)[:, near, far]
-            product = matmul(matmul(upper[:, near, near], between), upper[:, far, far])
-            cupy.negative(product, upper[:, near, far])
-
-
-def _wider(factors: Array, lower: Array, upper: Array) -> tuple[Array, Array]:
-    """Join inverses of blocks on the diagonal to those of larger ones, as far as pairs exist."""
-    import cupy
-
-    while lower.shape[0] % 2 == 0 and lower.shape[1] < _LARGEST_INVERSE:
-        count, half, _ = lower.shape
-        near, far = slice(0, half), slice(half, 2 * half)
-        blocks_of_both = _on_diagonal(factors, 2 * half)
-        joined = []
-        for inverses, target, left, right in (
-            (lower, (far, near), slice(1, None, 2), slice(0, None, 2)),
-            (upper, (near, far), slice(0, None, 2), slice(1, None, 2)),
-        ):
-            wider = cupy.zeros((count // 2, 2 * half, 2 * half), _DTYPE)
-            wider[:, near, near], wider[:, far, far] = inverses[0::2], inverses[1::2]
-            product = matmul(
-                matmul(inverses[left], blocks_of_both[:, target[0], target[1]]), inverses[right]
-            )
-            cupy.negative(product, wider[:, target[0], target[1]])
-            joined.append(wider)
-        lower, upper = joined
-    return lower, upper
-
-
-def _on_diagonal(a: Array, width: int) -> Array:
-    """Return a view of the blocks on the diagonal, (rows / width, width, width)."""
-    from cupy.lib.stride_tricks import as_strided
-
-    row, column = a.strides
-    return as_strided(a, (a.shape[0] // width, width, width), (width * (row + column), row, column))
