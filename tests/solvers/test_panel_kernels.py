@@ -139,6 +139,13 @@ def test_tiles_of_windows_stay_in_registers_on_hopper(kind, text):
 
 
 @pytest.mark.slow
+def test_the_code_of_a_tile_fits_in_a_cache():
+    """Kernels that run beside it evict longer code: 64 KiB, of 128 on an SM."""
+    kind, text = WINDOWED[0].values
+    assert compile_cubin(text, kind.entry).resources().code_bytes <= 64 << 10
+
+
+@pytest.mark.slow
 @pytest.mark.usefixtures("cdna_compiler")
 @pytest.mark.parametrize(("kind", "text"), WINDOWED)
 @pytest.mark.parametrize("target", ["gfx942", *swept("gfx90a", "gfx950")])

@@ -102,16 +102,12 @@ struct Place {
     }
 
     // Store the columns of the group in a row of n.
-    template <bool divides_none = true>
     CUPYGEMM_INLINE void store(S *a, i64 row_stride, u32 n, u32 row, const S (&from)[width]) const {
         S *const to = a + row * static_cast<u32>(row_stride) + first;
         if (!inside || row >= n)
             return;
         if (first + width <= n && aligned(a, row_stride)) {
-            if constexpr (divides_none)
-                store_whole_vectors(from, to);
-            else
-                store_vectors(from, to);
+            store_whole_vectors(from, to);
             return;
         }
 #pragma unroll

@@ -28,6 +28,7 @@
 
 namespace cupygemm {
 
+// All rows begin at multiples of 16 bytes.
 struct WindowedTileArgs {
     u64 a;     // element (0, 0) of the window
     i64 a_row; // elements between rows
@@ -141,14 +142,17 @@ CUPYGEMM_INLINE u32 lane_of(W largest, W most, const W (&rank)[rows], const Plac
     return minimum_of_32(row) % 32;
 }
 
-// Find the pivot of column k of the group, and eliminate with it. Returns whether there is a pivot.
-// A column waits for the one before, so what can precede the exchange between lanes does: a lane
-// chooses among its rows, and the inverse comes from the rank of the pivot.
+// Find the pivot of column k of the group, which is the first one in registers, and eliminate with
+// it. Then the next column is the first, and this one the last, so that one loop serves all: other
+// kernels run beside this one, and evict long code from the caches of instructions.
+// Returns whether there is a pivot. A column waits for the one before, so what can precede the
+// exchange between lanes does: a lane chooses among its rows, and the inverse comes from the rank
+// of the pivot.
 CUPYGEMM_INLINE bool factor_column(const Place &at, Elements &mine, u32 k, Candidates &candidates) {
     W rank[rows], largest = 0; // of magnitudes; zero for rows that are pivots, and for them alone
 #pragma unroll
     for (u32 i = 0; i < rows; ++i) {
-        rank[i] = (bits_of(mine.value[i][k]) << 1 | 1) & candidates.open[i];
+        rank[i] = (bits_of(mine.value[i][0]) << 1 | 1) & candidates.open[i];
         largest = rank[i] > largest ? rank[i] : largest;
     }
     const W most = maximum_of_32(largest);
@@ -167,7 +171,7 @@ CUPYGEMM_INLINE bool factor_column(const Place &at, Elements &mine, u32 k, Candi
 #pragma unroll
     for (u32 c = 0; c < width; ++c)
         head[c] = from_lane(head[c], leader);
-    const S over = head[k] < 0 ? divisor.over : negated(divisor.over); // of the negated pivot
+    const S over = head[0] < 0 ? divisor.over : negated(divisor.over); // of the negated pivot
     bool leads = at.lane == leader;
 #pragma unroll
     for (u32 i = 0; i < rows; ++i) {
@@ -175,13 +179,12 @@ CUPYGEMM_INLINE bool factor_column(const Place &at, Elements &mine, u32 k, Candi
         leads = leads && !chosen;
         candidates.open[i] = chosen ? 0 : candidates.open[i];
         candidates.which[i] = chosen ? k : candidates.which[i];
-        const S factor = times(times(mine.value[i][k], divisor.scale), over);
+        const S first = mine.value[i][0], factor = times(times(first, divisor.scale), over);
         const S below = real_of_bits(bits_of(factor) & candidates.open[i]);
 #pragma unroll
-        for (u32 c = 0; c < width; ++c)
-            if (c != k)
-                mine.value[i][c] = plus_product(mine.value[i][c], below, head[c]);
-        mine.value[i][k] = candidates.open[i] != 0 ? below : mine.value[i][k];
+        for (u32 c = 1; c < width; ++c)
+            mine.value[i][c - 1] = plus_product(mine.value[i][c], below, head[c]);
+        mine.value[i][width - 1] = candidates.open[i] != 0 ? below : first;
     }
     return !is_zero;
 }
@@ -196,7 +199,7 @@ CUPYGEMM_INLINE void factor_columns(const WindowedTileArgs &args, const Place &a
         candidates.which[i] = width;
     }
     i32 failed = 0;
-#pragma unroll
+#pragma unroll 1
     for (u32 k = 0; k < width; ++k)
         if (!factor_column(at, mine, k, candidates) && failed == 0)
             failed = args.first + static_cast<i32>(at.first + k) + 1;
@@ -242,11 +245,14 @@ CUPYGEMM_INLINE void factor(const WindowedTileArgs &args, const Place &at, Eleme
         if (at.group == owner)
             factor_columns(args, at, mine, shared);
         workgroup_barrier(); // the factors and the positions are in shared memory
-        if (at.group == owner + 1)
-            update_by(at, mine, shared, owner);
-        workgroup_barrier(); // the next group has its turn
-        if (at.group != owner && at.group != owner + 1)
-            update_by(at, mine, shared, owner);
+#pragma unroll 1
+        for (u32 turn = 0; turn < 2; ++turn) { // the next group has the first
+            const bool is_next = at.group == owner + 1;
+            if (at.group != owner && is_next == (turn == 0))
+                update_by(at, mine, shared, owner);
+            if (turn == 0)
+                workgroup_barrier(); // the next group is ready to factor its columns
+        }
     }
 }
 
@@ -317,14 +323,16 @@ template <bool is_lower> CUPYGEMM_INLINE void
 store(const Place &at, const Elements &mine, const u32 (&position)[rows], u64 to, i64 to_row) {
 #pragma unroll
     for (u32 i = 0; i < rows; ++i) {
+        const u32 row = position[i];
         S of[width];
 #pragma unroll
         for (u32 c = 0; c < width; ++c) {
-            const u32 column = at.first + c, row = position[i];
+            const u32 column = at.first + c;
             const bool inside = is_lower ? column < row : column >= row;
             of[c] = inside ? mine.value[i][c] : of_real<S>(is_lower && column == row ? 1 : 0);
         }
-        at.store<false>(reinterpret_cast<S *>(to), to_row, columns, position[i], of);
+        if (row < columns)
+            store_vectors(of, reinterpret_cast<S *>(to) + row * to_row + at.first);
     }
 }
 
@@ -345,6 +353,7 @@ CUPYGEMM_INLINE void plan_moves(const WindowedTileArgs &args, const Place &at, S
     wave_barrier(); // the lists are in shared memory
     Move *const moves = reinterpret_cast<Move *>(args.moves);
     const u32 first = args.first;
+#pragma unroll 1
     for (u32 i = at.lane; i < most_moves / 2; i += 32) {
         Move to_head{none, none}, beyond_head{none, none};
         if (i < columns)
@@ -366,8 +375,14 @@ cupygemm_windowed_tile(const cupygemm::WindowedTileArgs args) {
     for (u32 row = local_thread(); row < height; row += threads)
         shared.position[row] = row < static_cast<u32>(args.count) ? none : outside;
     Elements mine;
-    at.load<width>(reinterpret_cast<const S *>(args.a), args.a_row, args.count, at.first, columns,
-                   mine.value);
+    const S *const a = reinterpret_cast<const S *>(args.a) + at.first;
+#pragma unroll
+    for (u32 i = 0; i < rows; ++i) {
+        for (S &element : mine.value[i])
+            element = S{};
+        if (at.row(i) < static_cast<u32>(args.count))
+            load_vectors(a + at.row(i) * args.a_row, mine.value[i]);
+    }
     workgroup_barrier(); // no row has a position
     factor(args, at, mine, shared);
     u32 position[rows];
