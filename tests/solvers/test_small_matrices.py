@@ -76,7 +76,7 @@ def test_systems(cp, draw, dtype, columns):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("n", [N, 48])  # rows of 48 are read 16 bytes at a time
-@pytest.mark.parametrize("dtype", swept("FD"))  # complex128 is factored by other code
+@pytest.mark.parametrize("dtype", swept("FD"))
 def test_cholesky_reads_one_triangle(cp, draw, dtype, n):
     a = definite(draw, (2, n, n), dtype)
     lower = np.where(np.tri(n, dtype=bool), a, np.nan)
@@ -225,6 +225,8 @@ KINDS = [
 ]
 SPILLED = {kernels.SMALL_CHOLESKY: 8, kernels.SMALL_LU: 24, kernels.SMALL_INVERSE: 96}
 """Bytes of a thread in memory, so that more workgroups are resident: less than a row, of 128."""
+SPILLED_OF_COMPLEX = 160
+"""The same of complex types, of which a thread has 128 or 256 bytes of a matrix of 64 rows."""
 SPILLED_OF_TILES = 112
 """The same where the device has tiles: less than what a thread holds of 64 rows in float32."""
 
@@ -235,7 +237,8 @@ SPILLED_OF_TILES = 112
 @pytest.mark.parametrize("char", "fdFD")
 def test_rows_stay_in_registers_on_hopper(kind, config, char):
     cubin = compile_cubin(source(kind, char, 64, **config), kind.entry)
-    assert cubin.resources().local_bytes <= SPILLED[kind]
+    most = SPILLED_OF_COMPLEX if char in "FD" else SPILLED[kind]
+    assert cubin.resources().local_bytes <= most
 
 
 @pytest.mark.slow

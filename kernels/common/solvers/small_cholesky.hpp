@@ -21,11 +21,8 @@ struct Shared {
 };
 
 // The diagonal elements of a group's columns are all in row `top` of the lanes. Code for one `top`
-// leaves out the rows above, and chooses no registers at run time. But in complex128, 1024 matrices
-// of 64 rows take 160 us with one code for all places of the diagonal, and 192 us with one for each
-// (measured, H200, 2026-11-27).
-constexpr bool has_code_by_top = rows == 1 || sizeof(S) < 16;
-
+// leaves out the rows above, and chooses no registers at run time.
+//
 // Factor column k of a group. Returns 1 + the column of the matrix if it is not positive, or 0. The
 // elements above the diagonal become zeros.
 //
@@ -64,48 +61,17 @@ template <u32 top> CUPYGEMM_INLINE i32 factor_column(const Place &at, S (&mine)[
     return is_positive ? 0 : static_cast<i32>(j) + 1;
 }
 
-// The same for every place of the diagonal.
-CUPYGEMM_INLINE i32 factor_column_of_any_top(const Place &at, S (&mine)[rows][width], u32 k,
-                                             S (&column)[height]) {
-    const u32 j = at.first + k;
-    const R pivot = real_part(of_row(mine, k, j));
-    const R inverse = inverse_square_root(pivot), near = pivot * inverse; // NaN if negative
-    const R root = fma_of(fma_of(-near, near, pivot), inverse / 2, near);
-#pragma unroll
-    for (u32 i = 0; i < rows; ++i) {
-        const u32 row = at.row(i);
-        S &element = mine[i][k];
-        element = row > j ? times(element, inverse) : row == j ? of_real<S>(root) : S{};
-        column[row] = element;
-    }
-#pragma unroll
-    for (u32 c = 1; c < width; ++c)
-        if (c > k) {
-            const S across = conjugated(of_row(mine, k, at.first + c));
-#pragma unroll
-            for (u32 i = 0; i < rows; ++i)
-                mine[i][c] = minus_product(mine[i][c], mine[i][k], across);
-        }
-    return pivot > 0 ? 0 : static_cast<i32>(j) + 1;
-}
-
 template <u32 top = 0>
 CUPYGEMM_INLINE i32 factor_columns(const Place &at, S (&mine)[rows][width], u32 n, Panel &panel) {
-    if constexpr (has_code_by_top && top + 1 < rows)
+    if constexpr (top + 1 < rows)
         if (at.first / lanes != top)
             return factor_columns<top + 1>(at, mine, n, panel);
-    R pivot{}; // the next one, where the code knows its row
-    if constexpr (has_code_by_top)
-        pivot = from_lane_of<lanes>(real_part(mine[top][0]), at.first % lanes);
+    R pivot = from_lane_of<lanes>(real_part(mine[top][0]), at.first % lanes); // the next one
     i32 failed = 0;
 #pragma unroll
     for (u32 k = 0; k < width; ++k)
         if (at.first + k < n) {
-            i32 found;
-            if constexpr (has_code_by_top)
-                found = factor_column<top>(at, mine, k, pivot, panel[k]);
-            else
-                found = factor_column_of_any_top(at, mine, k, panel[k]);
+            const i32 found = factor_column<top>(at, mine, k, pivot, panel[k]);
             failed = failed == 0 ? found : failed;
         }
     return failed;
@@ -114,7 +80,7 @@ CUPYGEMM_INLINE i32 factor_columns(const Place &at, S (&mine)[rows][width], u32 
 // Update the columns of a group behind one that has been factored.
 template <u32 top = 0>
 CUPYGEMM_INLINE void update(const Place &at, S (&mine)[rows][width], const Panel &panel) {
-    if constexpr (has_code_by_top && top + 1 < rows)
+    if constexpr (top + 1 < rows)
         if (at.first / lanes != top)
             return update<top + 1>(at, mine, panel);
 #pragma unroll 2

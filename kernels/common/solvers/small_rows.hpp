@@ -30,9 +30,10 @@ constexpr u32 matrices = threads / (groups * lanes);
 static_assert(threads % (groups * 32) == 0, "a workgroup must have whole matrices");
 
 // Each column waits for latency, so an SM should hold many workgroups: as many as leave a thread
-// registers for its elements, and `registers_beside` for nearly everything else.
+// registers for its elements, and `registers_beside` for nearly everything else. Of complex types
+// some numbers are in memory then, where lanes have several rows, but more workgroups are resident.
 constexpr u32 registers_of_sm = 65536;
-constexpr u32 registers_beside = sizeof(S) > 8 ? 96 : 32 * (sizeof(S) / sizeof(R));
+constexpr u32 registers_beside = sizeof(S) == sizeof(R) ? 32 : sizeof(S) * (rows == 1 ? 6 : 4);
 [[maybe_unused]] constexpr u32 resident = // read for NVIDIA GPUs only
     registers_of_sm / (threads * (rows * width * (sizeof(S) / 4) + registers_beside));
 
