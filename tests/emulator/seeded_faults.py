@@ -71,6 +71,10 @@ SEEDS = {
         "v_xor_b32 v8, 0x80, v1\nds_bpermute_b32 v9, v8, v0\ns_waitcnt lgkmcnt(0)\n"
         "global_store_dword v1, v9, s[4:5] offset:1024\ns_mov_b64 exec, s[6:7]"
     ),
+    "integer_divisions": Seed(
+        "v_mov_b32 v8, 0\nv_rcp_iflag_f32 v9, v8\ns_nop 0\n"
+        "global_store_dword v1, v9, s[4:5] offset:1024"
+    ),
     "barriers": Seed(
         "s_barrier\nv_readfirstlane_b32 s6, v0\ns_cmp_eq_u32 s6, 0\n"
         "s_cbranch_scc1 1\ns_endpgm\ns_barrier",

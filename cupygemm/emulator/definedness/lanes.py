@@ -1,5 +1,7 @@
 """Values from lanes that are switched off, and values of variables that nothing has written.
 
+`looked_at` says which instructions may give such values, or divide by zero (see `divisions`).
+
 DPP with ``bound_ctrl`` reads 0 in a lane that is switched off, and v_readlane reads what its
 register happens to hold there: the compiler may have moved the computation of the value behind the
 condition. What is computed from either is undefined, as with a lane exchange in
@@ -16,13 +18,14 @@ from typing import Any
 
 import numpy as np
 
+from cupygemm.emulator.definedness.divisions import is_of_32_bits, is_of_64_bits
 from cupygemm.emulator.isa.instruction import Instruction
 from cupygemm.emulator.units.lanewise import source_operands
 from cupygemm.emulator.units.operands import source
 from cupygemm.emulator.units.vector import dpp
 from cupygemm.emulator.waves.state import Group
 
-NEVER, IF_PARTIAL, ALWAYS = range(3)  # as in native/loop.h
+NEVER, IF_PARTIAL, ALWAYS, IF_ZERO, IF_INFINITE = range(5)  # as in native/loop.h
 
 # With 0 as src0, these give src1, or the third operand.
 _ADDS_NOTHING = ("v_add", "v_subrev", "v_or_", "v_xor_", "v_max_u", "v_mac_", "v_fmac_")
@@ -32,6 +35,10 @@ def looked_at(inst: Instruction) -> int:
     """Return when an instruction is looked at although none of its registers is undefined."""
     if is_marker(inst):
         return ALWAYS
+    if is_of_32_bits(inst):
+        return IF_ZERO
+    if is_of_64_bits(inst):
+        return IF_INFINITE
     reads = inst.mnemonic == "v_readlane_b32" or (
         inst.variant == "DPP" and inst.fields["bc"] and not inst.mnemonic.startswith(_ADDS_NOTHING)
     )

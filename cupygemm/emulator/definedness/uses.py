@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from cupygemm.emulator.definedness import lanes, matrix, scalar
+from cupygemm.emulator.definedness import divisions, lanes, matrix, scalar
 from cupygemm.emulator.definedness.vector import ShadowGroup, is_packed, selected, shadow_of
 from cupygemm.emulator.isa.instruction import EXEC, Instruction, Operand, registers
 from cupygemm.emulator.units.lanewise import source_operands
@@ -29,6 +29,7 @@ from cupygemm.emulator.waves.marks import (
     SCC,
     Marks,
     Register,
+    origin_of_division,
     origin_of_lane,
     origin_of_marker,
 )
@@ -51,7 +52,8 @@ def follow(marks: Marks, group: Group, inst: Instruction, looked_at: int = lanes
     group : Group
     inst : Instruction
     looked_at : int, optional
-        Whether the instruction may read lanes that are off, or is a marker; see `lanes`.
+        Whether the instruction may read lanes that are off, is a marker, or may divide by zero;
+        see `lanes`.
 
     Returns
     -------
@@ -164,7 +166,7 @@ def _vector(marks: Marks, group: Group, inst: Instruction, looked_at: int = lane
         shadow = _shadow_of(inst)
         marks.propagate_origins(group, sources, targets, 0 if shadow.moves else COMPUTED)
         shadow.run(ShadowGroup(group, marks), group)
-    taken = looked_at != lanes.NEVER and _take(marks, group, inst, targets)
+    taken = looked_at != lanes.NEVER and _take(marks, group, inst, looked_at, targets)
     for file, register in targets:
         if file == "v":
             marks.written(group, register)
@@ -189,13 +191,18 @@ def _chosen_first(
     return sorted(sources, key=is_left)
 
 
-def _take(marks: Marks, group: Group, inst: Instruction, targets: list[Register]) -> bool:
-    """Mark what comes from lanes that are off, or from nowhere; return whether any does."""
+def _take(
+    marks: Marks, group: Group, inst: Instruction, looked_at: int, targets: list[Register]
+) -> bool:
+    """Mark what comes from lanes that are off, nowhere or x / 0; return whether any does."""
     state, check = group.state, "inactive_lanes"
     off, origin = group.mask, origin_of_marker(state.current_pc)
-    if lanes.is_marker(inst):
+    if looked_at == lanes.ALWAYS:
         check = "uninitialised"
         marks.note_index(group, inst.src[0].index)
+    elif looked_at in (lanes.IF_ZERO, lanes.IF_INFINITE):
+        check = "integer_divisions"
+        off, origin = divisions.by_zero(inst, group), origin_of_division(state.current_pc)
     else:
         off, origin = lanes.switched_off(inst, group), origin_of_lane(state.current_pc)
     if state.findings.policy[check] == "off" or not off.any():

@@ -150,6 +150,14 @@ CHECKS: Mapping[str, Check] = {
         "for lanes that EXEC switches off",
         "warn",
     ),
+    "integer_divisions": Check(
+        "an address, a branch, an atomic or a stored value that depends on an integer division by "
+        "zero",
+        "the quotient is what LLVM's instructions for a division give",
+        "C++ ([expr.mul]): the behaviour of a division by zero is undefined; the udiv instruction "
+        "in LLVM's language reference",
+        "warn",
+    ),
     "waits": Check(
         "a register or LDS that is used before an s_waitcnt has waited for its load",
         "the loaded value is there already",

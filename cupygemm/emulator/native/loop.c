@@ -281,6 +281,8 @@ static bool is_listed(const struct loop *l, const struct instruction *i) {
 
 /* Look for hazards of an instruction; returns false if Python must look at it. */
 static bool may_go_on(struct loop *l, const struct instruction *i, struct run *collected) {
+    if (i->looked_at >= IF_ZERO)
+        flush(l, collected); /* whose results say what is divided by */
     enum hazard found = hazard(l, i);
     if (found != UNDEFINED_BITS || !i->second_run)
         return found == NO_HAZARD;

@@ -27,7 +27,7 @@ enum action {
 };
 
 enum condition { ALWAYS, IF_SCC0, IF_SCC1, IF_VCCZ, IF_VCCNZ, IF_EXECZ, IF_EXECNZ };
-enum looked_at { NEVER, IF_PARTIAL, ANYHOW };          /* see definedness/lanes.py */
+enum looked_at { NEVER, IF_PARTIAL, ANYHOW, IF_ZERO, IF_INFINITE }; /* see definedness/lanes.py */
 enum hazard { NO_HAZARD, UNDEFINED_BITS, FOR_PYTHON }; /* UNDEFINED_BITS: see second_run.h */
 enum counter { NO_COUNTER, VM_COUNTER, LDS_COUNTER, SCALAR_COUNTER, FLAT_COUNTER };
 

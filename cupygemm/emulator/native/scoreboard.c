@@ -131,10 +131,35 @@ static bool any_lane_off(const struct loop *l) {
     return all != ~0ull;
 }
 
-/* Whether an instruction reads lanes that may be off, or is a marker (definedness/lanes.py). */
+/* Whether the vector register that an instruction reads has these bits, but for the sign, in an
+ * active lane. */
+static bool any_lane_has(const struct loop *l, const struct instruction *i, uint32_t bits) {
+    struct waves group = group_waves(l);
+    int64_t reg = 0;
+    while (!i->vector_reads[reg / 64])
+        reg += 64;
+    reg += first_lane(i->vector_reads[reg / 64]);
+    for (int64_t at = 0; at < group.count; at++) {
+        int64_t wave = wave_at(group, at);
+        const uint32_t *row = vector_row(l->machine, reg, wave);
+        uint64_t exec = scalar64(l->machine, EXEC, wave), found = 0;
+        for (int lane = 0; lane < LANES; lane++)
+            found |= (uint64_t)(row[lane] << 1 == bits << 1) << lane;
+        if (found & exec)
+            return true;
+    }
+    return false;
+}
+
+/* Whether an instruction reads lanes that may be off, is a marker (definedness/lanes.py), or
+ * divides by zero (definedness/divisions.py). */
 static bool is_looked_at(const struct loop *l, const struct instruction *i) {
-    return i->looked_at == ANYHOW ||
-           (i->looked_at == IF_PARTIAL && !ignores(l->machine, INACTIVE_LANE) && any_lane_off(l));
+    switch (i->looked_at) {
+    case IF_PARTIAL: return !ignores(l->machine, INACTIVE_LANE) && any_lane_off(l);
+    case IF_ZERO: return any_lane_has(l, i, 0);
+    case IF_INFINITE: return any_lane_has(l, i, 0x7F800000);
+    default: return true;
+    }
 }
 
 enum hazard hazard(struct loop *l, const struct instruction *i) {

@@ -1,4 +1,4 @@
-"""What reports say of values that a program does not set: those of markers, and of other lanes."""
+"""What reports say of values that a program does not set: of markers, other lanes and x / 0."""
 
 from __future__ import annotations
 
@@ -23,6 +23,12 @@ of the condition or the return), or do not use what comes from it"""
 _GIVES_WHAT_IS_THERE = """\
 The hardware reads what the register happens to hold there, and the compiler may compute the value
 behind the condition: read the lane in front of the condition or the return, or another lane"""
+_DIVIDED_BY_ZERO = """\
+the result of an integer division
+by zero at
+  {}
+HIP leaves it undefined, and the instructions that LLVM makes of a division give some number: test
+the divisor before"""
 _UNWRITTEN_VARIABLE = """\
 an element of a local variable, which
 nothing has written since its declaration:
@@ -91,6 +97,33 @@ def value_of_lane(state: State, used: str, pc: int, *, wave: int, lanes: tuple[i
         lane=lanes[0] if lanes else -1,
         lanes=lanes,
         check="inactive_lanes",
+    )
+
+
+def divided_by_zero(
+    state: State, used: str, pc: int, *, wave: int, lanes: tuple[int, ...]
+) -> Fault:
+    """Return the fault for the result of an integer division by zero.
+
+    Parameters
+    ----------
+    state : State
+    used : str
+        What uses the value, and how.
+    pc : int
+        Of the instruction that finds the zero.
+    wave : int
+        Position of the wave within the group.
+    lanes : tuple of int
+        The lanes that use the value.
+    """
+    return Fault(
+        "integer division by zero",
+        used + _DIVIDED_BY_ZERO.format(instruction_at(state, pc)),
+        wave=wave,
+        lane=lanes[0] if lanes else -1,
+        lanes=lanes,
+        check="integer_divisions",
     )
 
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from cupygemm.emulator.errors import Fault
 from cupygemm.emulator.isa.instruction import register_name, registers
-from cupygemm.emulator.waves.marked_values import marked_value, value_of_lane
+from cupygemm.emulator.waves.marked_values import divided_by_zero, marked_value, value_of_lane
 from cupygemm.emulator.waves.reports import instruction_at, written_around
 from cupygemm.emulator.waves.state import rows_of, zeroed_rows
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 ALL = 0xFFFFFFFF
 SCC = 128  # its row among the scalar registers
 COMPUTED, _SPACE, BY_MATRIX, _INACTIVE, _UNWRITTEN = 1, 6, 1 << 30, 1 << 29, 1 << 28
+_BY_ZERO = _INACTIVE | _UNWRITTEN
 _FROM_REGISTER, _FROM_GLOBAL, _FROM_LDS, _FROM_PRIVATE = 0, 2, 4, 6
 FIRST_SCALAR = 512  # number of s0 among the registers that are origins
 _KINDS = {
@@ -47,6 +48,11 @@ _READ_WHERE_MARKED = ("lds_undefined", "lds_origin", "undefined_address")
 def origin_of_lane(pc: int) -> int:
     """Return the origin of what an instruction has read in a lane that is off."""
     return 2 * pc | _FROM_LDS | _INACTIVE
+
+
+def origin_of_division(pc: int) -> int:
+    """Return the origin of the result of an integer division by zero."""
+    return 2 * pc | _BY_ZERO
 
 
 def origin_of_marker(pc: int) -> int:
@@ -329,6 +335,9 @@ class Marks:
         space, lane = origin & _SPACE, lanes[0] if lanes else -1
         used = f"{name} {use}; it {'depends on' if origin & COMPUTED else 'is'} "
         pc = origin >> 3 << 2
+        if origin & _BY_ZERO == _BY_ZERO:
+            pc &= ~(_BY_ZERO >> 1)
+            return divided_by_zero(state, used, pc, wave=position, lanes=lanes)
         if origin & _UNWRITTEN:
             pc &= ~(_UNWRITTEN >> 1)
             copied = not origin & COMPUTED
