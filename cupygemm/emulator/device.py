@@ -23,7 +23,7 @@ from cupygemm.emulator.errors import EmulatorError
 from cupygemm.emulator.memory.allocations import Memory
 from cupygemm.emulator.memory.extents import Extent
 from cupygemm.emulator.memory.host_memory import OutOfMemory
-from cupygemm.emulator.raw_kernels import warp_idioms
+from cupygemm.emulator.raw_kernels import polling, warp_idioms
 from cupygemm.emulator.targets import Target
 from cupygemm.emulator.undisturbed import undisturbed
 
@@ -229,6 +229,7 @@ class Device:
                 f"but a workgroup of {self.target.name} has {self.target.lds_bytes}"
             )
         warp_idioms.report(kernel.code_object, threads)
+        polling.report(kernel.code_object)
 
     def check_cooperative(
         self,

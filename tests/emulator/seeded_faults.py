@@ -293,6 +293,17 @@ extern "C" __global__ void k(unsigned* x, unsigned* flag) {
 """
 
 
+_PLAIN_POLLING = """
+extern "C" __global__ void k(unsigned* x, unsigned* flag) {
+    while (*flag != 0) {}
+    x[blockIdx.x * 64 + threadIdx.x] = 7;
+}
+"""
+
+
+_FLAGS = {"write_backs": _PLAIN_FLAG, "invalidations": _OLD_LINE, "polling": _PLAIN_POLLING}
+
+
 def _flag(source: str) -> int:
     x = np.zeros(128, np.uint32)
     emulator.launch(_compiled(source), 2, 64, [x, np.zeros(1, np.uint32)])
@@ -339,10 +350,8 @@ def run(name: str) -> int:
         return _argument()
     if name == "restricted_arguments":
         return _shared_arguments()
-    if name == "write_backs":
-        return _flag(_PLAIN_FLAG)
-    if name == "invalidations":
-        return _flag(_OLD_LINE)
+    if name in _FLAGS:
+        return _flag(_FLAGS[name])
     if name == "constant_variables":
         return _constant()
     if name == "argument_views":

@@ -92,6 +92,14 @@ CHECKS: Mapping[str, Check] = {
         "warp-synchronous programming",
         "warn",
     ),
+    "polling": Check(
+        "HIP source that waits in a loop for memory that it reads by plain loads, neither volatile "
+        "nor atomic",
+        "the compiler reads it once, or removes the loop",
+        "C++ ([intro.races], [intro.progress]): a plain access that races has no meaning, and a "
+        "loop without side effects may be taken to end",
+        "warn",
+    ),
     "sync_masks": Check(
         "a call of __shfl_sync, __ballot_sync or a relative with a mask that does not name exactly "
         "the lanes that call it with this mask",

@@ -22,8 +22,13 @@ _LEAVES = re.compile(r"s_andn2_b64 exec, exec, s\[(\d+):\d+\]")  # the lanes tha
 _LEFT = """\
 lanes of wave {wave} that have left the loop: {lanes}. They go on when all lanes have left it,
 because a wave has one program counter. So a lock that each lane takes for itself is never opened:
-let one lane of the wave take it, or do the work and open it inside the loop, in the lane that has
-it"""
+let one lane of the wave take it, or let the lanes take turns (for each lane: if it is this one). A
+loop in which the lane that has the lock works and opens it must go on while (__any(!done)): the
+compiler moves what only the last round does out of other loops"""
+_MOVED = """\
+the loop reads no memory that another wave could write. If its source reads a flag, the compiler has
+moved that load out of the loop, because nothing says that others write the flag: read it by
+__hip_atomic_load, or through a volatile pointer"""
 
 
 @dataclass(frozen=True)
@@ -100,7 +105,8 @@ def describe(state: State, spinning: dict[int, set[int]], waiting: list[int]) ->
         lines += Setters(state, space, spinning, waiting, workgroup).listed(loads, writers)
     lines += _lanes_that_left(state, loop, wave)
     if not flags:
-        lines.append("the loop reads no memory that another wave could write")
+        has_source = any(source_text(state.kernel, pc) for pc in loop)
+        lines.append(_MOVED if has_source else _MOVED.partition(".")[0])
     lines.append(_elsewhere(state, len(spinning) + len(waiting) - len(together) - len(halted)))
     found = flags[0] if flags else None
     return Finding(

@@ -33,7 +33,7 @@ def test_each_check_has_a_seeded_fault() -> None:
     sources = {"uninitialised_source", "wave_masks", "stream_races", "partial_barriers"}
     sources |= {"argument_types", "argument_views", "warp_idioms", "shared_arrays"}
     sources |= {"pending_copies", "restricted_arguments", "sync_masks", "constant_variables"}
-    sources |= {"write_backs", "invalidations"}
+    sources |= {"write_backs", "invalidations", "polling"}
     assert {*seeded_faults.SEEDS, *sources} == set(CHECKS)
 
 

@@ -197,10 +197,76 @@ def test_a_lock_that_each_lane_takes() -> None:
     assert "never opened:\n  let one lane of the wave take it" in report
 
 
+TURNS = """
+extern "C" __global__ void push(int* lock, int* sum) {
+    bool done = false;
+    while (CONDITION) {
+        if (!done && atomicCAS(lock, 0, 1) == 0) {
+            __threadfence();
+            *sum += 1;
+            __threadfence();
+            atomicExch(lock, 0);
+            done = true;
+        }
+    }
+}
+extern "C" __global__ void take_turns(int* lock, int* sum) {
+    for (int lane = 0; lane < 64; ++lane)
+        if (lane == __lane_id()) {
+            while (atomicCAS(lock, 0, 1) != 0) {}
+            __threadfence();
+            *sum += 1;
+            __threadfence();
+            atomicExch(lock, 0);
+        }
+}
+"""
+
+
+@pytest.mark.parametrize("option", ["-O3", "-O1"])
+def test_the_remedies_for_a_lock_of_each_lane(option: str) -> None:
+    """LLVM moves the work behind a loop that only ends after it; the report's two remedies hold."""
+
+    def pushed(condition: str, kernel: str) -> int:
+        source = TURNS.replace("CONDITION", condition)
+        code = compile_program(source, "a.hip", target_name="gfx942", options=(option,)).code
+        lock, total = np.zeros(1, np.int32), np.zeros(1, np.int32)
+        emulator.launch(code, 3, 64, [lock, total], kernel=kernel)
+        return int(total[0])
+
+    with pytest.raises(KernelFault, match=r"must go on while \(__any\(!done\)\)"):
+        pushed("!done", "push")
+    assert pushed("__any(!done)", "push") == pushed("!done", "take_turns") == 192
+
+
+HOISTED = """
+extern "C" __global__ void wait(QUALIFIER flag) {
+    while (flag[0] == 0)
+        asm volatile("s_nop 0");
+}
+"""
+
+
+def test_a_flag_whose_load_the_compiler_has_moved_out_of_the_loop() -> None:
+    def stuck_with(qualifier: str) -> KernelFault:
+        source = HOISTED.replace("QUALIFIER", qualifier)
+        code = compile_program(source, "a.hip", target_name="gfx942").code
+        with pytest.raises(KernelFault) as caught:
+            emulator.launch(code, 1, 64, [np.zeros(1, np.int32)])
+        return caught.value
+
+    moved, left = stuck_with("const int* __restrict__"), stuck_with("volatile int*")
+    assert (moved.kind, left.kind) == ("endless loop", "deadlock")
+    assert "If its source reads a flag, the compiler has\n" in moved.detail
+    assert "by\n__hip_atomic_load, or through a volatile pointer" in moved.detail
+    assert "through a volatile pointer" not in left.detail
+
+
 def test_a_loop_without_an_end() -> None:
     fault = stuck("again:\ns_xor_b32 s6, s6, 1\ns_nop 0\ns_branch again")
     assert fault.kind == "endless loop"
     assert "reads no memory that another wave could write" in fault.detail
+    assert "flag" not in fault.detail, "there is no source"
 
 
 def test_workgroups_that_are_not_on_the_device_are_named(monkeypatch: pytest.MonkeyPatch) -> None:

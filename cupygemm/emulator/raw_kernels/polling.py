@@ -1,0 +1,107 @@
+"""Loops of HIP source that wait for a flag by plain loads.
+
+The compiler may take for granted that no other thread writes what a plain load reads. It reads the
+flag once, in front of the loop, or removes the loop, so that the code may show no trace of it. The
+loops are therefore looked for in the source that a code object keeps, when one of its kernels is
+launched. Only loops that do nothing else count, on variables that the source declares as pointers
+to numbers, arrays of them, or numbers in LDS or of the module, and nowhere as volatile. Conditions
+that call a function are left out.
+"""
+
+from __future__ import annotations
+
+import re
+import weakref
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from cupygemm.emulator.code_object.kept_source import without_comments
+from cupygemm.emulator.diagnostics import checking
+from cupygemm.emulator.diagnostics.findings import report_call
+from cupygemm.emulator.diagnostics.source_findings import called_by_cupy
+from cupygemm.emulator.errors import SourceFault
+
+if TYPE_CHECKING:
+    from cupygemm.emulator.code_object import CodeObject
+
+CHECK = "polling"
+_CONDITION = r"((?:[^(){};]|\([^(){};]*\))*)"  # with at most one level of parentheses
+_IDLE = r"(?:__builtin_amdgcn_s_sleep|__nanosleep)\s*\([^()]*\)\s*;"
+_BODY = rf"(?:;|{_IDLE}|\{{\s*(?:;|continue\s*;|{_IDLE})?\s*\}})"
+_LOOPS = (
+    re.compile(rf"\bwhile\s*\({_CONDITION}\)\s*{_BODY}"),
+    re.compile(rf"\bfor\s*\(\s*;{_CONDITION};\s*\)\s*{_BODY}"),
+    re.compile(rf"\bdo\s*{_BODY}\s*while\s*\({_CONDITION}\)\s*;"),
+)
+_ENDS_A_DO = re.compile(r"\}\s*$|\bdo\b[^{};]*;\s*$")
+_CHANGES = re.compile(r"\+\+|--|(?<![=!<>])=(?!=)|\w\s*\(|\bvolatile\b|\?")
+_READ = re.compile(r"\b([A-Za-z_]\w*)\s*\[|(?:^|[(!~&|=<>+-])\s*\*\s*([A-Za-z_]\w*)")
+_NUMBERS = r"unsigned|signed|int|long|short|char|bool|float|double|size_t|u?int\d+_t|uint"
+_NUMBER = rf"(?:(?:{_NUMBERS})\b\s*)"
+_QUALIFIER = r"(?:(?:const|static|__shared__|__device__|__global__|extern|__managed__)\b\s*)"
+_OF_ALL = re.compile(rf"\b__(?:shared|device)__\s+{_NUMBER}+(\w+)\s*[;,=]")
+_OTHERS = r"(?:,\s*\*?\s*\w+\s*)*?(?:,\s*\*?\s*)?"  # variables of the same declaration
+_PLAIN = (
+    "the compiler reads {} once, in front of the loop, or removes the loop: read it by "
+    "__hip_atomic_load, or declare it volatile"
+)
+_seen: weakref.WeakSet[CodeObject] = weakref.WeakSet()
+
+
+def report(code_object: CodeObject) -> None:
+    """Report the loops of a program, at its first launch.
+
+    Parameters
+    ----------
+    code_object : CodeObject
+
+    Raises
+    ------
+    SourceFault
+        The check is an error.
+    """
+    if code_object in _seen:
+        return
+    severity = checking.policy()[CHECK]
+    if severity == "off":
+        return
+    _seen.add(code_object)
+    name, source = code_object.program
+    if not (found := list(loops(source))) or called_by_cupy():
+        return
+    if severity == "error":
+        _seen.discard(code_object)
+    lines = [f"  {name}:{line}: {what}" for line, what in found]
+    head = "HIP source waits in a loop for memory that it reads by plain loads"
+    report_call(SourceFault("\n".join([head, *lines, f"  check: {CHECK}"]), CHECK), severity)
+
+
+def loops(source: str) -> Iterator[tuple[int, str]]:
+    """Yield the line of each loop that waits by plain loads, and what is wrong with it."""
+    plain = without_comments(source)
+    shared = set(_OF_ALL.findall(plain))
+    for loop in sorted((each for form in _LOOPS for each in form.finditer(plain)), key=_start):
+        before = plain[max(loop.start() - 200, 0) : loop.start()]
+        may_end_a_do = re.fullmatch(r"while.*\)\s*;", loop[0], re.DOTALL) is not None
+        if _CHANGES.search(loop[1]) or (may_end_a_do and _ENDS_A_DO.search(before)):
+            continue
+        names = [first or second for first, second in _READ.findall(loop[1])]
+        names += [name for name in re.findall(r"\w+", loop[1]) if name in shared]
+        if names and all(_is_plain(plain, name) for name in names):
+            yield plain.count("\n", 0, loop.start()) + 1, _PLAIN.format(names[0])
+
+
+def _start(loop: re.Match[str]) -> int:
+    return loop.start()
+
+
+def _is_plain(source: str, name: str) -> bool:
+    """Tell whether all declarations of a variable say that it points to numbers, none volatile."""
+    pointer = rf"\*\s*(?:const\b\s*|__restrict__\b\s*)*{name}\b"
+    is_declared = re.search(
+        rf"(?:^|[(,;{{}}])\s*{_QUALIFIER}*{_NUMBER}+(?:const\b\s*)?(?:{pointer}|{name}\s*[\[;,=])",
+        source,
+    )
+    return is_declared is not None and not re.search(
+        rf"\b(?:volatile|auto|atomic\w*)\b[^;(){{}}=,]*{_OTHERS}\b{name}\b", source
+    )
