@@ -208,6 +208,7 @@ def launch(
     # program is the launch's own, and is kept only if the launch ends in another way.
     key = Key(kernel.code_object.image, target.name, profile)
     program = store.take(key) or _program(kernel, target, profile=profile)
+    program.start_launch()
     decoded = len(program.entries)
     recorder = _recorder(dispatch, target, program) if profile else None
     if recorder is not None and sample is not None and not cooperative:

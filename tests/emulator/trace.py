@@ -64,6 +64,7 @@ def record(launch: Callable[[], Any]) -> list[Wave]:
 
         entry.step = step_and_note
         NativeProgram.leave_to_python(entry)
+        entry.native_action = 0  # C does not get it back
         return entry
 
     with mock.patch.object(Program, "_decode", recording):

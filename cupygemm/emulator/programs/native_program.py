@@ -147,8 +147,15 @@ class NativeProgram:
     @staticmethod
     def leave_to_python(entry: Entry) -> None:
         """Let Python execute an instruction whose step has been replaced."""
-        if entry.record is not None:
+        if entry.record is not None and entry.record.action != _ACTION["in_python"]:
+            entry.native_action = entry.record.action
             entry.record.action = _ACTION["in_python"]
+
+    @staticmethod
+    def return_to_c(entry: Entry) -> None:
+        """Let C execute an instruction again, if it could before."""
+        if entry.record is not None and entry.native_action:
+            entry.record.action = entry.native_action
 
 
 class _Native(NamedTuple):

@@ -28,6 +28,8 @@ _TOO_EARLY = "missing wait states"
 class CheckedStep:
     """A step of an instruction that comes too early in checked launches.
 
+    Once it has nothing more to report in a launch, C executes the instruction.
+
     Attributes
     ----------
     step : callable
@@ -35,21 +37,22 @@ class CheckedStep:
     hazards : list of Hazard
     """
 
-    __slots__ = ("hazards", "step")
+    __slots__ = ("entry", "hazards", "step")
 
-    def __init__(self, step: Callable[[Group], Any], hazards: list[Hazard]) -> None:
-        self.step = step
+    def __init__(self, entry: Entry, hazards: list[Hazard]) -> None:
+        self.entry = entry
+        self.step = entry.step
         self.hazards = hazards
 
     def __call__(self, group: Group) -> Any:
         """Report the hazards, then execute the instruction."""
         state = group.state
-        if state.checks:
-            for hazard in self.hazards:
-                check = f"wait_states_{hazard.rule}"
-                if state.findings.wants(check, _TOO_EARLY, state.current_pc):
-                    fault = _too_early(hazard, check, state)
-                    state.findings.report(fault, group, state.current_pc)
+        for hazard in self.hazards if state.checks else ():
+            check = f"wait_states_{hazard.rule}"
+            if state.findings.wants(check, _TOO_EARLY, state.current_pc):
+                fault = _too_early(hazard, check, state)
+                state.findings.report(fault, group, state.current_pc)
+        NativeProgram.return_to_c(self.entry)
         return self.step(group)
 
 
@@ -102,6 +105,11 @@ class Program:
         self._straight_to = -1
         self._slots: set[int] = set()  # vector registers that v_writelane writes
         self._read: list[Entry] = []  # v_readlane of others
+
+    def start_launch(self) -> None:
+        """Let all instructions that come too early report that again."""
+        for place in self._hazards.keys() & self.entries.keys():
+            NativeProgram.leave_to_python(self.entries[place])
 
     def entry(self, pc: int) -> Entry:
         """Return the instruction at a byte offset."""
@@ -196,12 +204,15 @@ class Program:
         noted = self._hazards.setdefault(hazard.place, [])
         noted.append(hazard)
         entry = self.entries.get(hazard.place)
-        if len(noted) == 1 and entry is not None:
+        if entry is None:
+            return
+        if len(noted) == 1:
             self._check(entry, noted)
+        NativeProgram.leave_to_python(entry)
 
     @staticmethod
     def _check(entry: Entry, hazards: list[Hazard]) -> None:
-        entry.step = CheckedStep(entry.step, hazards)
+        entry.step = CheckedStep(entry, hazards)
         NativeProgram.leave_to_python(entry)
 
     def _instruction(self, pc: int) -> Instruction:

@@ -48,6 +48,7 @@ class Entry:
     looked_at: int = 0  # see definedness/lanes.py
     slot: int = -1  # of the scoreboard, for a load
     record: Any = None  # its native form
+    native_action: int = 0  # what C does for it where it is not left to Python
     second_run: Any = None  # see definedness/native.py; not known as long as it is None
 
     @property

@@ -6,10 +6,11 @@ import dataclasses
 import pathlib
 import random
 import re
+import warnings
 
 import pytest
 
-from cupygemm.emulator import code_object
+from cupygemm.emulator import checks, code_object, last_launch
 from cupygemm.emulator.diagnostics.wait_rules import RULES
 from cupygemm.emulator.errors import KernelFault
 from cupygemm.emulator.hazards import wait_pairs, wait_states
@@ -17,6 +18,7 @@ from cupygemm.emulator.hazards.wait_states import Hazard, hazards_behind
 from cupygemm.emulator.isa.decode import decode
 from cupygemm.emulator.isa.instruction import Instruction
 from cupygemm.emulator.memory.allocations import Memory
+from cupygemm.emulator.programs.program import CheckedStep
 from cupygemm.emulator.run import launch
 from cupygemm.emulator.targets import TARGETS
 from tests.emulator.assembly import load_kernel
@@ -266,3 +268,35 @@ def test_each_nop_of_the_compiler_is_needed(target: str, memory: Memory) -> None
         assert hazards(shorter, target), f"s_nop at 0x{pc - start:x}"
         weakened += 1
     assert weakened
+
+
+LOOP = """
+s_movk_i32 s6, 100
+again:
+v_cmp_eq_u32 vcc, v0, v0
+v_cndmask_b32 v1, v0, v0, vcc
+s_sub_u32 s6, s6, 1
+s_cmp_lg_u32 s6, 0
+s_cbranch_scc1 again
+s_endpgm
+"""
+
+
+@pytest.mark.parametrize("severity", ["warn", "off"])
+def test_c_executes_what_has_been_reported(
+    severity: str, memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a loop of 100 rounds, Python executes the instruction once in each launch."""
+    target = TARGETS["gfx942"]
+    kernel = load_kernel(LOOP, memory)
+    executed, step = [], CheckedStep.__call__
+    monkeypatch.setattr(
+        CheckedStep, "__call__", lambda self, group: executed.append(0) or step(self, group)
+    )
+    for count in (1, 2):
+        with checks(wait_states_lane_mask=severity), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            launch(kernel, (1, 1, 1), (64, 1, 1), 0, [], memory, target)
+        found = last_launch().warnings
+        assert [fault.check for fault in found] == ["wait_states_lane_mask"] * (severity == "warn")
+        assert len(executed) == count
