@@ -6,7 +6,7 @@ asynchronous tasks therefore do not affect one another. When the last block ends
 Calls that this library does not support (sparse matrices, keywords that it lacks, types without a
 product) go to CuPy as before.
 
-This module knows the products. The solvers `register` their functions here.
+This module lists the products. The solvers `register` their functions here.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Function = Callable[..., Any]
 
 @dataclass(frozen=True, kw_only=True)
 class CupyFunction:
-    """A function that CuPy offers, and the function of this library that computes the same.
+    """A function of CuPy, and the function of this library that replaces it.
 
     Attributes
     ----------
@@ -134,7 +134,7 @@ _registered: list[str] = []
 
 
 def register(module: str) -> None:
-    """Add the ``FUNCTIONS`` of a module, which blocks replace; the first block imports it."""
+    """Register a module whose ``FUNCTIONS`` blocks replace; the first block imports the module."""
     _registered.append(module)
 
 
@@ -286,7 +286,7 @@ def _stand_in(theirs: Any, function: CupyFunction) -> Function:
         try:
             try:
                 return ours(*args, **options)
-            except LinAlgError:  # the matrix is at fault: CuPy's function would fail, or not notice
+            except LinAlgError:  # invalid matrix: CuPy's function would fail, or not detect it
                 raise
             except (TypeError, ValueError):  # what CuPy may still support
                 return theirs(*args, **options)
@@ -301,7 +301,7 @@ def _stand_in(theirs: Any, function: CupyFunction) -> Function:
 def _by_position(
     args: tuple[Any, ...], options: dict[str, Any], operands: tuple[str, ...]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return a call's arguments with the operands that are passed by name in their positions."""
+    """Return a call's arguments with operands that were passed by keyword as positional ones."""
     named = [name for name in operands if name in options]
     if not named or named != list(operands[-len(named) :]):
         return args, options

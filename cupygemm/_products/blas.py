@@ -278,7 +278,7 @@ def _matrices(function: str, name: str, x: Any) -> Array:
 def _letter(
     function: str, keyword: str, how: Any, known: Sequence[Literal["N", "T", "C"]]
 ) -> Literal["N", "T", "C"]:
-    """Return the letter that BLAS's argument means, one of those that are known."""
+    """Return the letter that BLAS's argument stands for, which must be a supported one."""
     for letter in known:
         if isinstance(how, str) and how.upper() == letter:
             return letter

@@ -96,7 +96,7 @@ def multiply_scaled(
     a, b : cupy.ndarray
     out : cupy.ndarray or None
     scaling : BlockScaling
-        Which scales there are.
+        Which scales are present, and their blocks.
     scales : (cupy.ndarray, cupy.ndarray)
         Scales for the rows of ``a``, (rows, blocks), and for the columns of ``b``,
         (columns, blocks).

@@ -153,7 +153,7 @@ def plan_contraction(
         for x in (x1, x2)
     )
     out_labels = tuple(label for label in out.labels if label not in trivial)
-    for label in out_labels:  # ``out`` may repeat the product along an axis that neither has
+    for label in out_labels:  # ``out`` may repeat the product along an axis that no operand has
         if label not in strides1 and label not in strides2:
             strides1[label] = strides2[label] = 0
     groups = _group(strides1, strides2, out_labels)
@@ -222,7 +222,7 @@ def c_strides(order: Labels, sizes: Sizes, itemsize: int) -> dict[Label, int]:
 
 
 def _chains(labels: Labels, arrays: Sequence[Strides], sizes: Sizes) -> tuple[_Chain, ...]:
-    """Merge labels into the fewest axes that every one of the arrays has, outermost first."""
+    """Merge labels into as few axes as all of the arrays allow, outermost first."""
     chains: list[_Chain] = []
     for label in sorted(labels, key=lambda label: -abs(arrays[0][label])):
         size = sizes[label]

@@ -55,22 +55,22 @@ def grouped_matmul(
     a, b : sequence of cupy.ndarray, or cupy.ndarray
         Matrices, (m_i, k_i) and (k_i, n_i). Extents of 0 are allowed. With `sizes` or `offsets`,
         two arrays: a stack ``b`` of matrices, (groups, k, n), and groups of rows that each multiply
-        one of them. In an ``a`` of shape (m, k), groups follow one another, as the tokens of a
-        mixture of experts do when they are sorted by expert. In an ``a`` of shape (groups, rows,
-        k), a group is the first rows of its matrix.
+        one of them. In an ``a`` of shape (m, k), groups are adjacent, like the tokens of a mixture
+        of experts that are sorted by expert. In an ``a`` of shape (groups, rows, k), a group is the
+        first rows of its matrix.
     out : sequence of cupy.ndarray, or cupy.ndarray, optional
         Arrays for the results. They may overlap the operands, but not each other.
     sizes : sequence of int or cupy.ndarray, optional
-        The number of rows of each group, (groups,). It may be an array of integers on the device,
-        which the host does not wait for if the device has a kernel for groups of rows (see the
-        notes). Such sizes are not checked, but no size leads outside the arrays.
+        The number of rows of each group, (groups,). It may be an array of integers on the device;
+        the host does not wait for it if the device has a kernel for groups of rows (see the
+        notes). Such sizes are not checked, but wrong ones cause no access outside the arrays.
     offsets : sequence of int or cupy.ndarray, optional
         The row of an ``a`` of shape (m, k) at which each group ends, (groups,), instead of `sizes`.
         They must not decrease.
     expected_rows : int, optional
         The number of rows of a typical group, for which a kernel is chosen. The default is m
-        divided by the number of groups, or for a stack at most 128. It changes no result, except
-        for the order of sums.
+        divided by the number of groups, or for a stack at most 128. It affects results only through
+        the order of sums.
     scale_a : number or cupy.ndarray, optional
         Factors of ``a``, with `sizes` or `offsets`: a single one, one for each row,
         ``a.shape[:-1]``, or one for each row and block of k,
@@ -113,13 +113,13 @@ def grouped_matmul(
     takes less time, since its k can then be split. The how-to guide "Use more than matmul" has the
     details.
 
-    Groups of rows take one launch on Hopper GPUs, whose kernel reads the sizes. On other devices
-    they take one product each, and sizes on the device are first copied to the host, which waits
-    for them. There, a call cannot be captured in a graph.
+    On Hopper GPUs, all groups of rows take one launch, whose kernel reads the sizes. On other
+    devices each group is one product; sizes on the device are first copied to the host, which
+    waits for them, so that the call cannot be captured in a graph.
 
     Examples
     --------
-    Five tokens of two experts, of which the first one gets three:
+    Five tokens for two experts, three of them for the first:
 
     >>> import cupygemm, cupy as cp
     >>> tokens = cp.arange(10, dtype="float32").reshape(5, 2)

@@ -246,7 +246,7 @@ def _labelled(
     axes: Axes,
     keepdims: bool,
 ) -> Labelled:
-    """Return the labels of a call's arrays, from the table of plans if the call is a repeated one.
+    """Return the labels of a call's arrays, from the table of plans if the call was made before.
 
     The shapes are those of the operands, and of ``out`` if it was given.
     """

@@ -41,17 +41,16 @@ def matmul(  # numpydoc ignore=PR02
         ``x2`` a column; the result lacks the axis that this adds. Leading axes broadcast. Arrays of
         other libraries in device memory are accepted if they have ``__dlpack__`` or
         ``__cuda_array_interface__``. Dask arrays of CuPy chunks are accepted too; the result is
-        then a Dask array, computed when it is asked for. So are two distributed arrays of
-        `cupyx.distributed.array` with two axes; the result is one too.
+        then a Dask array, which Dask computes later. Two distributed arrays of
+        `cupyx.distributed.array` with two axes give a distributed array.
     out : cupy.ndarray, optional
         Array for the result, of the result's shape. It may have any strides and may overlap the
         operands.
     dtype : dtype, optional
         Type of the result. Products of 16-bit operands are summed in float32 and rounded once, so
         ``dtype="float32"`` returns the sums unrounded; ``dtype="int32"`` does the same for int8. An
-        8-bit float, such as ``"float8_e4m3fn"``, returns a uint8 array of its bytes, in which
-        numbers beyond the largest finite one, and infinities, become the largest, and NaN stays
-        NaN.
+        8-bit float, such as ``"float8_e4m3fn"``, returns a uint8 array of its bytes. Numbers beyond
+        the largest finite one, and infinities, saturate to it; NaN stays NaN.
     casting : {"no", "equiv", "safe", "same_kind", "unsafe"}
         Which conversions are allowed, as in NumPy.
     format_a, format_b : str or dtype, optional
@@ -60,21 +59,22 @@ def matmul(  # numpydoc ignore=PR02
         of types in the documentation. The operand is a uint8 array, since CuPy lacks these types;
         without a format, uint8 arrays hold integers. The result is float32 by default.
     precision : {"ieee", "tf32", "xf32", "tf32x3", "int8x6", ..., "int8x16"}, optional
-        The precision in which float32 and float64 are multiplied. ``"tf32"`` (``"xf32"`` is another
-        name for it) allows the device to cut them to 10 bits of fraction, which matrix units
-        multiply several times as fast. ``"tf32x3"`` adds three such products of two parts of each
-        operand. It is as exact as sums in float32, except where numbers are within a factor of a
-        few thousand of the smallest or the largest. A device without such an instruction multiplies
-        exactly. These precisions leave float64 as it is. ``"int8x14"`` multiplies float64 and
-        float32 by 14 products of int8, modulo 14 integers. The error is relative to the norms of
-        the rows of ``x1`` and the columns of ``x2``; with 15 products it is that of float64 sums,
-        and with 8 that of float32 sums. Rows and columns with a NaN or an infinity become NaN.
+        The precision in which float32 and float64 are multiplied. ``"tf32"`` (or its other name,
+        ``"xf32"``) allows the device to truncate float32 to 10 bits of fraction, which matrix units
+        multiply several times as fast. ``"tf32x3"`` splits each operand into two parts and adds
+        three such products. It is as exact as sums in float32, except where numbers are within a
+        factor of a few thousand of the smallest or the largest. A device without such an
+        instruction multiplies exactly. These precisions do not affect float64. ``"int8x14"``
+        multiplies float64 and float32 by 14 products of int8, modulo 14 integers. The error is
+        relative to the norms of the rows of ``x1`` and the columns of ``x2``; with 15 products it
+        is that of float64 sums, and with 8 that of float32 sums. Rows and columns with a NaN or an
+        infinity become NaN.
     alpha : number, optional
         Factor of the product.
     beta : number, optional
         Factor of `c`, 1 by default. With 0, `c` is not read.
     c : cupy.ndarray, optional
-        Array to add to the product; its shape broadcasts to the result's. It may be ``out`` itself.
+        Array to add to the product; its shape broadcasts to the result's. It may be ``out``.
     bias : cupy.ndarray, optional
         Another array to add: ``(n,)`` for each column, ``(m, 1)`` for each row, or any shape that
         broadcasts to the result's.
@@ -87,9 +87,9 @@ def matmul(  # numpydoc ignore=PR02
         Factor of the product: a single one, or one for each column of ``x2``, ``(n,)`` or
         ``(..., 1, n)``.
     scale_out : number or cupy.ndarray, optional
-        Factor of the activation's result, a single one.
+        A single factor of the activation's result.
     clamp : tuple of number or None, optional
-        The least and the greatest result, applied last. None leaves a side open.
+        The smallest and the largest result, applied last. None means no limit on that side.
     reproducible : bool
         Whether the same operands must give the same bits each time. With False, workgroups that
         share a sum may add their parts by atomic instructions, in any order. This takes less memory
@@ -116,7 +116,7 @@ def matmul(  # numpydoc ignore=PR02
     ------
     ValueError
         If shapes do not match, arrays are on different devices, elements of ``out`` overlap each
-        other, an option has none of its allowed values, or `beta` is given without `c`.
+        other, an option does not have one of its allowed values, or `beta` is given without `c`.
     TypeError
         If an argument is not an array on a device, a conversion is not allowed, or the device
         cannot multiply the types.
@@ -144,7 +144,7 @@ def matmul(  # numpydoc ignore=PR02
     on which options are given (not None), not on their values: with ``alpha=1`` an integer result
     saturates too. Sums of int8 and uint8 in int32 stay exact with options that change no number.
     `explain` reports whether the kernel applies all of this. Numbers are passed by value and arrays
-    by address, so a call waits for neither, and another number needs no other plan.
+    by address, so a call does not wait for them, and a different number needs no new plan.
 
     Examples
     --------
@@ -250,7 +250,7 @@ def _matmul_with_options(
 def _key(
     x1: Any, x2: Any, out: Any, dtype: DTypeLike | None, casting: str, options: MatmulOptions
 ) -> Key | None:
-    """Return the key of a call in the table of plans; None if the call cannot have a plan there."""
+    """Return the key of a call in the table of plans; None if its plan cannot be kept there."""
     key = product_key(x1, x2, out, dtype, casting)
     if key is None or not options:
         return key

@@ -271,7 +271,7 @@ class _Product:
         return False
 
     def bound(self, x1: Array, x2: Array, result: Array) -> _Product | _Bound:
-        """Return the call without the views that its arrays do not need, once it has run."""
+        """Return a callable that, after the first call, omits the views that are not needed."""
         if self.x1_copy is not None or self.x2_copy is not None:
             return self
         plan = plan_for(

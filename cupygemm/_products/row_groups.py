@@ -27,7 +27,7 @@ from cupygemm._request.options import call_options, require_positive
 from cupygemm._request.promotion import F32
 
 NAME = "grouped_matmul"
-_TYPICAL_ROWS = 128  # that a group of a stack is expected to have at most, if nothing is said
+_TYPICAL_ROWS = 128  # the most rows that a group of a stack is expected to have by default
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +53,7 @@ class Groups:
 
     @property
     def is_shared(self) -> bool:
-        """Whether groups follow one another in the rows of one matrix."""
+        """Whether the groups are adjacent rows of one matrix."""
         return bool(self.a.ndim == 2)
 
     @property
@@ -85,11 +85,11 @@ class GroupScales:
     a, b : number, cupy.ndarray or None
         The factors as they were given; arrays are of float32.
     a_along_k, b_along_k : bool
-        The factors differ along k.
+        Whether the factors differ along k.
     block : int
-        The elements along k, and the columns of B, that share a factor.
+        Number of elements along k, and of columns of B, that share a factor.
     b_shared : int
-        The columns of B that share a factor, if it differs along k.
+        Number of columns of B that share a factor, if factors differ along k.
     """
 
     a: Any

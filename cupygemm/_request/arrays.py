@@ -38,7 +38,7 @@ def as_array(function: str, name: str, array: Any) -> Array:
         _check_writable(function, array)
     loaded = sys.modules.get("cupy")  # a caller that has a CuPy array has imported CuPy
     if loaded is not None and isinstance(array, loaded.ndarray):
-        if hasattr(type(array), "index_map"):  # its memory is that of its chunks
+        if hasattr(type(array), "index_map"):  # a distributed array's memory is that of its chunks
             raise TypeError(
                 f"{function}: {name} is a cupyx.distributed.array.DistributedArray, which only "
                 "matmul takes, as both operands"

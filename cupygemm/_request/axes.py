@@ -1,7 +1,7 @@
 """The ``axes=`` and ``order=`` of products, by views of the arrays and of the result.
 
-Neither moves anything in memory. ``axes`` gives views of the arrays in which the core axes are the
-last ones. ``order`` is the order of a new result, which is then passed to the product as ``out``.
+Neither moves data in memory. For ``axes``, views of the arrays are made in which the core axes are
+the last ones. For ``order``, a new result of that order is passed to the product as ``out``.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def core_axes_last(x1: Array, x2: Array, out: Array | None, axes: Axes) -> CoreA
 def result_order(
     function: str, order: str | None, operands: Sequence[Any]
 ) -> Literal["C", "F"] | None:
-    """Return the order in memory of a new result; None if it is left open.
+    """Return the memory order of a new result; None if any order will do.
 
     Raises
     ------

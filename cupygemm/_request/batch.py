@@ -29,7 +29,7 @@ class BatchAxis(NamedTuple):
 
 
 class Offsets(NamedTuple):
-    """The first elements of one launch, as offsets in elements into the whole product."""
+    """The offsets of one launch's first elements in the whole product's arrays, in elements."""
 
     a: int
     b: int
@@ -38,7 +38,7 @@ class Offsets(NamedTuple):
 
 
 def merged(axes: list[BatchAxis]) -> list[BatchAxis]:
-    """Drop axes of extent 1, order the rest by the strides of C, and merge neighbours greedily."""
+    """Drop axes of extent 1, sort the rest by the strides of C, and merge neighbours greedily."""
     found: list[BatchAxis] = []
     axes = [axis for axis in axes if axis.extent > 1]
     for axis in sorted(axes, key=lambda axis: -abs(axis.c)):

@@ -32,7 +32,7 @@ class Call:
     arguments : EpilogueArguments or None
         The numbers and arrays of its epilogue; None if the request has no epilogue.
     device_index : int
-        The device on which all arrays lie.
+        The device of all arrays.
     """
 
     x1: Any
@@ -57,10 +57,10 @@ def check_call(
     Raises
     ------
     ValueError
-        The shapes do not fit, the arrays are on different devices, or the value of an option is not
-        among its choices.
+        The shapes do not match, the arrays are on different devices, or an option does not have
+        one of its allowed values.
     TypeError
-        An argument is not an array on a device, or the types do not fit.
+        An argument is not an array on a device, or the types have no product.
     """
     x1, x2, out = adopted(x1, x2, single_out("matmul", out))
     arrays = {"x1": x1, "x2": x2} | ({} if out is None else {"out": out})
@@ -108,8 +108,8 @@ def operand_of(array: Any) -> Operand:
 def _overlaps(out: Any, x1: Any, x2: Any, arguments: EpilogueArguments | None) -> bool:
     """Whether writing ``out`` may change elements that are read later.
 
-    The epilogue's `c` may be ``out`` itself, since each of its elements is read before the result
-    is written in its place.
+    The epilogue's `c` may be ``out`` itself, since each of its elements is read before it is
+    overwritten.
     """
     if may_overlap(out, x1) or may_overlap(out, x2):
         return True
@@ -126,7 +126,7 @@ def _overlaps(out: Any, x1: Any, x2: Any, arguments: EpilogueArguments | None) -
 
 
 def _tagged(name: str, array: Any, keyword: str, given: Any) -> Operand:
-    """Return the place of an operand, with the dtype that its format tag gives it."""
+    """Return the place of an operand, with the dtype of its format keyword."""
     operand = operand_of(array)
     return replace(operand, dtype=operand_dtype(name, keyword, operand.dtype, given))
 

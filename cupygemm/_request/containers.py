@@ -1,8 +1,8 @@
-"""Arrays of other libraries that hold CuPy arrays as chunks, and who multiplies them.
+"""Arrays of other libraries that hold CuPy arrays as chunks, and the modules that multiply them.
 
-A product that meets an argument which is not a CuPy array asks `multiplier` before it refuses it.
-The modules that multiply such arrays lie in packages above the products, so they are registered by
-name, and imported when the first such array is met.
+A product calls `multiplier` for an argument that is not a CuPy array before it refuses it. The
+modules that multiply such arrays are in packages above the products, so they are registered by
+name, and imported for the first such array.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _MODULES: dict[str, tuple[str, str]] = {}
 
 
 def register(library: str, module: str, attribute: str = "chunks") -> None:
-    """Let a module multiply the arrays of a library.
+    """Register the module that multiplies the arrays of a library.
 
     Parameters
     ----------
@@ -24,15 +24,15 @@ def register(library: str, module: str, attribute: str = "chunks") -> None:
         The name of its top-level package.
     module : str
     attribute : str
-        What distinguishes such arrays from the other objects of the library.
+        An attribute that such arrays have, and other objects of the library lack.
     """
     _MODULES[library] = module, attribute
 
 
 def multiplier(*arrays: Any) -> Any:
-    """Return the module that multiplies the arrays, or None if all of them are of one device.
+    """Return the module that multiplies the arrays; None for arrays of a single device.
 
-    The module has a function for each product that takes such arrays, named as the product.
+    The module has a function for each product that accepts such arrays, with the product's name.
     """
     for array in arrays:
         kind = type(array)

@@ -58,8 +58,8 @@ def copied(array: Any, copy: Copy | None) -> Any:
 def converted(array: Any, dtype: np.dtype[Any]) -> Any:
     """Return a copy of an array in another type, in C order.
 
-    CuPy's compiler flags make its kernels read float32 subnormals as zeros. Where the other type
-    has room for them, a kernel of our own converts instead.
+    CuPy's compiler flags make its kernels read float32 subnormals as zeros. If the other type can
+    represent them, a kernel of this library converts instead.
     """
     if isinstance(array, np.ndarray) or dtype not in (F64, C128):
         return array.astype(dtype, order="C")
@@ -74,13 +74,13 @@ def converted(array: Any, dtype: np.dtype[Any]) -> Any:
 
 
 def in_type(array: Any, dtype: np.dtype[Any]) -> Any:
-    """Return an array in a type: itself if it has that type already."""
+    """Return an array converted to a type; the array itself if it has that type already."""
     return array if array.dtype == dtype else converted(array, dtype)
 
 
 @functools.cache
 def _to_float64() -> Any:
-    """Return the kernel that converts float32, given with its bits, to float64."""
+    """Return the kernel that converts float32, passed as its bits, to float64."""
     import cupy
 
     return cupy.ElementwiseKernel(

@@ -4,8 +4,8 @@
 
 `EpilogueArguments` holds the numbers and arrays of one call. `EpilogueRequest` holds what a plan
 depends on: which options are present, and the layout of the arrays. Numbers are passed to kernels
-by value, so that another number needs no other plan. Arrays are passed by address, so that nothing
-waits for the device.
+by value, so that a different number needs no new plan. Arrays are passed by address, so that the
+host does not wait for the device.
 """
 
 from __future__ import annotations
@@ -48,18 +48,18 @@ class EpilogueOptions(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class EpilogueRequest:
-    """The epilogue that a call asks for, without the values.
+    """The epilogue that a call requests, without the values.
 
     Attributes
     ----------
     alpha, scale : bool
-        The sums, or the results of the activation, are multiplied by a number other than 1.
+        Whether the sums, or the results of the activation, are multiplied by a number other than 1.
     scale_a, scale_b, c, bias, scale_out : Operand or None
         The arrays that are present.
     activation : str or None
     clamp : bool
     is_complex : bool
-        `alpha` or `beta` is a complex number.
+        Whether `alpha` or `beta` is a complex number.
     """
 
     alpha: bool = False
@@ -107,7 +107,7 @@ class Factors(NamedTuple):
     scale : float
         ``scale_out`` if it is a number, else 1.
     scales_sums : bool
-        One of the numbers in `alpha` is not 1, even if their product is 1.
+        Whether one of the numbers in `alpha` is not 1, even if their product is 1.
     """
 
     alpha: complex
@@ -173,12 +173,12 @@ def epilogue_arguments(
     clamp: Any = None,
     adopt: Adopt = as_array,
 ) -> EpilogueArguments | None:
-    """Return the options that a call gives, or None if it gives none; `adopt` takes its arrays.
+    """Return the options of a call, or None if it has none; `adopt` converts its arrays.
 
     Raises
     ------
     TypeError
-        A number or an array is of another kind.
+        An option has a value of the wrong kind.
     ValueError
         The options contradict each other, or `activation` is unknown.
     """
@@ -221,12 +221,12 @@ def epilogue_arguments(
 
 
 def check_request(request: EpilogueRequest, shape: ProductShape, types: ProductTypes) -> None:
-    """Raise if the shape or the type of an array does not fit the product.
+    """Raise an error if the shape or the type of an array does not match the product.
 
     Raises
     ------
     ValueError
-        A shape does not broadcast to what the array scales or is added to.
+        A shape does not broadcast to that of the values that the array scales or is added to.
     TypeError
         The types of the product do not allow the epilogue.
     """
@@ -331,7 +331,7 @@ def number(name: str, value: Any) -> complex:
 
 
 def _too_large(name: str, value: numbers.Real) -> str:
-    """Return the message for a number that no float64 can hold."""
+    """Return the message for a number that float64 cannot represent."""
     digits = int(math.log10(abs(math.trunc(value))))
     about = f"about {'-' if value < 0 else ''}1e{digits}"
     return (
@@ -348,7 +348,7 @@ def _real(name: str, value: Any) -> float:
 
 
 def limits(clamp: Any) -> tuple[float, float]:
-    """Return the two limits of `clamp`. A None leaves its side open."""
+    """Return the two limits of `clamp`; None means no limit on that side."""
     try:
         low, high = clamp
     except (TypeError, ValueError):

@@ -1,8 +1,8 @@
 """The arrays that an epilogue reads, as a kernel addresses them: by rows and columns of its C.
 
-Along the columns of C, the elements of an array must be adjacent or all the same. The columns of C
-are those of the result, or of its transpose if the kernel computes that. Other arrays are copied
-first, and so are arrays of types that kernels do not read.
+Along a row of C, the elements of an array must be adjacent, or one element must serve all columns.
+C is the result, or its transpose if the kernel computes that. Other arrays are copied first, and so
+are arrays of types that kernels do not read.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class ArrayCopy:
         As many axes as the result has.
     dtype : numpy.dtype
     transposed : bool
-        The copy is made with the last two axes exchanged.
+        Whether the copy has the last two axes exchanged.
     reason : str
     """
 
@@ -70,7 +70,7 @@ class EpilogueArrays:
     Attributes
     ----------
     stacks : dict of str to MatrixStack
-        By option, in terms of the problem: transposed if the problem is.
+        The arrays by option; transposed if the problem is.
     copies : dict of str to ArrayCopy
     epilogue : Epilogue
     """
@@ -81,11 +81,11 @@ class EpilogueArrays:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Return the copies, as sentences."""
+        """Return sentences that describe the copies."""
         return tuple(f"{name} is copied: {copy.reason}" for name, copy in self.copies.items())
 
     def arrays(self, arguments: EpilogueArguments) -> tuple[Any, ...]:
-        """Return the arrays of a call in the order of `ARRAYS`, with those copied that must be."""
+        """Return the arrays of a call in the order of `ARRAYS`, after the necessary copies."""
         if not self.copies:
             return arguments.arrays
         return tuple(
@@ -99,7 +99,7 @@ def place_arrays(
 ) -> EpilogueArrays:
     """Return the arrays of a request as the kernel reads them.
 
-    `swapped` tells that the C of the kernel is the transposed result.
+    `swapped` is true if the kernel's C is the transposed result.
     """
     stacks, copies, found = {}, {}, {}
     for name, operand in request.arrays():
@@ -132,7 +132,7 @@ def place_arrays(
 def _stack(
     operand: Operand, whole: Shape, shape: ProductShape, *, swapped: bool
 ) -> MatrixStack | None:
-    """View an option as matrices of C, with stride 0 along the axes that it is broadcast along.
+    """View an option as matrices of C, with stride 0 along axes that are broadcast.
 
     `whole` is its shape with as many axes as the result. Returns None if a stride or the address is
     not a multiple of the element size.
@@ -158,7 +158,7 @@ def _stack(
 
 
 def _copied(whole: tuple[int, ...], dtype: np.dtype[Any], *, transposed: bool) -> Operand:
-    """Return the operand that a copy is, with as many axes as the result."""
+    """Return the operand that describes a copy, with as many axes as the result."""
     if not transposed:
         return contiguous(whole, dtype)
     copy = contiguous((*whole[:-2], whole[-1], whole[-2]), dtype)
@@ -180,11 +180,11 @@ def _why_copied(operand: Operand, stack: MatrixStack | None, computed: np.dtype[
 
 
 def _along(stack: MatrixStack, *, varies: bool) -> Along:
-    """Return the axes along which an option changes; with `varies`, also those of one element.
+    """Return the axes along which an option changes; with `varies`, also axes of length 1.
 
-    ``c`` may be ``out``. A value that is shared by all rows is read by every lane, also by those
-    whose rows lie outside C, while the lane of the one row that exists replaces it. An element is
-    read only by the lane that then writes it.
+    ``c`` may be ``out``. If it were treated as one value for all rows, every lane would read it,
+    including lanes whose rows are outside C, while the lane of the only row overwrites it. An
+    element of a full axis is read only by the lane that then writes it.
     """
     by_row = stack.row_stride != 0 or (varies and stack.rows == 1)
     by_column = stack.column_stride != 0 or (varies and stack.columns == 1)

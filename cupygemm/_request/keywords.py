@@ -1,4 +1,4 @@
-"""What all functions treat alike: ``stream``, the keywords of NumPy that they refuse, and errors.
+"""Handling common to all functions: ``stream``, refused keywords of NumPy, and error messages.
 
 The stream is made the current one on the device of the arrays for the whole call. Copies of
 operands, results from CuPy's pool and arrays of other libraries are then ordered on it, as products
@@ -38,9 +38,9 @@ _OPERANDS = frozenset({"a", "b", "x", "w"})
 
 
 def common_keywords(function: Function) -> Function:
-    """Make a function accept ``stream``, which its body does not see, and refuse `REFUSED`.
+    """Decorate a function to accept ``stream``, which its body does not see, and refuse `REFUSED`.
 
-    An error of a call of `matmul` in its body gets the function's name and those of its operands.
+    Errors that `matmul` raises in its body then name the function and its operands.
     """
     name = function.__name__
     parameters = inspect.signature(function).parameters
@@ -57,7 +57,7 @@ def common_keywords(function: Function) -> Function:
                 if stream is not None:
                     with on_stream(name, stream, (*args, *keywords.values())):
                         return function(*args, **keywords)
-            if "cupy" in sys.modules and _device_count() > 1:  # arrays may lie on another device
+            if "cupy" in sys.modules and _device_count() > 1:  # the arrays may be on another device
                 with _on_device((*args, *keywords.values())):
                     return function(*args, **keywords)
             return function(*args, **keywords)
@@ -69,7 +69,7 @@ def common_keywords(function: Function) -> Function:
 
 
 def _rename(err: Exception, function: str, operands: Sequence[str]) -> None:
-    """Let an error of `matmul` name the function that the user called, and its operands."""
+    """Replace `matmul` and its operands in an error by the user's function and its operands."""
     text = err.args[0] if err.args else None
     if not isinstance(text, str) or not text.startswith(("matmul: ", "matmul() ")):
         return
@@ -81,7 +81,7 @@ def _rename(err: Exception, function: str, operands: Sequence[str]) -> None:
 
 
 def refuse(function: str, refused: Iterable[str], keywords: Iterable[str]) -> None:
-    """Raise TypeError for the first keyword of a call that is refused, if any."""
+    """Raise TypeError for the first refused keyword of a call, if any."""
     for name in keywords:
         if name in refused:
             remedy = "axes" if name == "axis" and "axes" in refused else name
@@ -90,7 +90,7 @@ def refuse(function: str, refused: Iterable[str], keywords: Iterable[str]) -> No
 
 @contextlib.contextmanager
 def on_stream(function: str, stream: Any, arguments: Iterable[Any]) -> Iterator[None]:
-    """Make a stream the current one while a function works on its arguments; None changes nothing.
+    """Make a stream the current one while a function works on its arguments; None has no effect.
 
     Raises
     ------

@@ -1,6 +1,6 @@
-"""From the strides of the operands to the problem that a kernel solves.
+"""Derive the problem that a kernel solves from the strides of the operands.
 
-This works on records alone: shapes, strides and addresses, without arrays or a device. Each operand
+This module uses records of shapes, strides and addresses, but no arrays and no device. Each operand
 becomes a stack of matrices, in which one axis has adjacent elements and the other one has a pitch.
 C must be row-major, so a column-major result is computed as its transpose, C^T = B^T A^T. Batch
 axes are merged where the strides of all operands allow it. If more than three axes remain, the host
@@ -24,7 +24,7 @@ from cupygemm._records.shapes import ProductShape
 from cupygemm._request.batch import MAX_BATCH_AXES, BatchAxis, Offsets, merged, offsets, split
 
 VECTOR_BYTES = 16  # the widest global load
-TILE_BYTES, TILE_ROWS = 1 << 31, 256  # what offsets within a tile reach, and its rows at most
+TILE_BYTES, TILE_ROWS = 1 << 31, 256  # range of offsets within a tile; its rows at most
 Order = Literal["row", "column"]
 
 
@@ -66,7 +66,7 @@ def contiguous(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Operand:
 
 
 def overlaps_itself(operand: Operand) -> bool:
-    """Whether two indices of the array name the same byte of memory."""
+    """Whether two elements of the array share a byte of memory."""
     axes = sorted((abs(s), n) for n, s in zip(operand.shape, operand.strides, strict=True) if n > 1)
     covered = operand.dtype.itemsize
     if 0 in operand.shape or not axes:
@@ -94,7 +94,7 @@ class MatrixStack:
     rows, columns : int
     row_stride, column_stride : int
     batch_strides : tuple of int
-        One for each axis of the broadcast batch; 0 along axes that the operand is broadcast along.
+        One for each axis of the broadcast batch; 0 along axes in which the operand is broadcast.
     dtype : numpy.dtype
     address : int
     """
@@ -142,7 +142,7 @@ class MatrixStack:
 
     @property
     def pitch(self) -> int:
-        """Return the stride of the other axis; if its length is 1, one that aligns vectors."""
+        """Return the stride of the other axis; if its length is 1, a stride that aligns vectors."""
         adjacent, count = self.extents
         if count > 1:
             return self.row_stride if self.order == "row" else self.column_stride
@@ -151,14 +151,14 @@ class MatrixStack:
 
     @property
     def is_far_apart(self) -> bool:
-        """Whether a copy would bring the rows of a tile within reach of its offsets."""
+        """Whether a tile's rows exceed the range of its offsets, but those of a copy would not."""
         adjacent, count = self.extents
         reach = min(count, TILE_ROWS) * self.pitch * self.dtype.itemsize
         return count > 1 and self.pitch >= 2 * adjacent and reach >= TILE_BYTES
 
     @property
     def span(self) -> int:
-        """Return the bytes from the first to the last element of one matrix, end included."""
+        """Return the number of bytes from the first element of a matrix to the end of the last."""
         adjacent, count = self.extents
         return ((count - 1) * self.pitch + adjacent) * self.dtype.itemsize
 
@@ -242,7 +242,7 @@ class Layout:
     problem : GemmProblem
         The problem that every launch solves.
     swapped : bool
-        The problem is the transposed one: its A is x2, and its B is x1.
+        Whether the problem is the transposed one: its A is x2, and its B is x1.
     lda, ldb, ldc : int
         Pitches in elements.
     a_stride, b_stride, c_stride : tuple of int
@@ -335,13 +335,13 @@ def make_layout(
 
 
 def _multiplied_as(dtype: np.dtype[Any], precision: Precision) -> DType:
-    """Return the element type as which kernels multiply an operand."""
+    """Return the element type in which kernels multiply an operand."""
     name = _element(dtype)
     return precision if name == "f32" and precision != "ieee" else name
 
 
 def _element(dtype: np.dtype[Any]) -> DType:
-    """Return the element type in a kernel: unsigned bytes are signed ones, since products wrap."""
+    """Return the element type in a kernel; unsigned bytes become signed ones, as products wrap."""
     name = ELEMENT_OF[dtype]
     return "i8" if name == "u8" else name
 

@@ -4,8 +4,8 @@ A factor is a power of two, stored as an exponent in a byte (e8m0): ``2.0 ** (s 
 255. CuPy lacks these types, so elements and factors are uint8 arrays. 8-bit and 6-bit floats take a
 byte each, as in ml_dtypes. 4-bit floats are packed in pairs along k, the first one in the low half.
 
-Formats for which a device has no instruction are decoded: to other elements that hold the same
-numbers, or to numbers with their factors applied.
+Formats for which a device has no instruction are decoded: to another format that represents the
+same numbers, or to numbers with their factors applied.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _NAMES = {
 
 
 def element_format(given: Any) -> str | None:
-    """Return the name of a format of elements, given by name or as a dtype; None for others."""
+    """Return the name of an element format given by name or as a dtype; None for others."""
     if isinstance(given, str):
         return _NAMES.get(given)
     try:
@@ -57,7 +57,7 @@ def is_factors(scale: Any) -> bool:
 
 
 def per_byte(name: str) -> int:
-    """Return the number of elements in a byte. They are neighbours along k."""
+    """Return the number of elements in a byte, which are adjacent along k."""
     return 2 if name == "e2m1" else 1
 
 
@@ -66,7 +66,7 @@ def per_byte(name: str) -> int:
 
 @functools.cache
 def _numbers(name: str) -> NDArray[np.float32]:
-    """Return the numbers that each byte holds, (byte, element); unused bits are ignored."""
+    """Return the numbers that each byte encodes, (byte, element); unused bits are ignored."""
     dtype, bits = ELEMENTS[name], int(ELEMENTS[name].name[5])
     codes = np.arange(1 << bits, dtype=np.uint8).view(dtype).astype(np.float32)
     byte = np.arange(256)
@@ -76,8 +76,8 @@ def _numbers(name: str) -> NDArray[np.float32]:
 def decoded(codes: Any, name: str, dtype: np.dtype[Any]) -> Any:
     """Return elements (rows, k), from their bytes, as a contiguous CuPy array of a type.
 
-    `dtype` is float32, or one of 8 bits, whose bytes are returned: e4m3fn holds all numbers of
-    narrower formats.
+    `dtype` is float32 or an 8-bit type, whose bytes are returned: e4m3fn represents all numbers of
+    the narrower formats.
     """
     import cupy
 
@@ -96,10 +96,10 @@ def _factor_numbers() -> NDArray[np.float32]:
 
 
 def scaled_numbers(codes: Any, name: str, factors: Any) -> Any:
-    """Return the numbers (rows, k) that elements and their factors stand for, in bfloat16.
+    """Return the products (rows, k) of elements and their factors, in bfloat16.
 
-    They have at most four significant bits: nothing is rounded, unless a number is beyond what
-    bfloat16 can hold.
+    They have at most four significant bits, so they are exact unless a number is beyond bfloat16's
+    range.
     """
     import cupy
 

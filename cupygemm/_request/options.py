@@ -71,7 +71,7 @@ class Options:
         The precision in which float32 operands are multiplied.
     epilogue : EpilogueRequest or None
     reproducible : bool
-        The bits of a result depend only on the operands.
+        Whether the bits of a result must depend only on the operands.
     """
 
     dtype: np.dtype[Any] | None = None
@@ -88,7 +88,7 @@ class CallOptions:
     Attributes
     ----------
     format_a, format_b : str, numpy.dtype or None
-        As given, since what they mean depends on the operands.
+        As given, since their meaning depends on the operands.
     precision : {"ieee", "tf32", "tf32x3"}
     epilogue : EpilogueArguments or None
     reproducible : bool
@@ -102,14 +102,14 @@ class CallOptions:
 
 
 def call_options(keywords: MatmulOptions, adopt: Adopt = as_array) -> CallOptions:
-    """Validate the keywords of a call; `adopt` takes the arrays of the epilogue.
+    """Validate the keywords of a call; `adopt` converts the arrays of the epilogue.
 
     Raises
     ------
     TypeError
         A keyword is unknown, or a value is of the wrong kind.
     ValueError
-        Options contradict each other, or the value of one is not among its choices.
+        Options contradict each other, or one does not have an allowed value.
     """
     given: dict[str, Any] = dict(keywords)
     if not given.keys() <= DEFAULTS.keys():
@@ -141,8 +141,8 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 def with_keywords(function: Function) -> Function:
     """Show the keywords of ``**options`` in a function's signature.
 
-    They are not declared as parameters, because filling in so many defaults would take longer than
-    looking up the plan of a call.
+    They are not declared as parameters, because filling in that many defaults would take longer
+    than looking up the plan of a call.
     """
     signature = inspect.signature(function)
     shown = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]

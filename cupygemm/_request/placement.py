@@ -1,4 +1,4 @@
-"""Whether a kernel reads the operands of a request in place or copies, and where it writes.
+"""Decide which operands of a request a kernel reads in place or as copies, and where it writes.
 
 `place` is a pure function of shapes, strides, types and addresses. Backends whose kernels take
 addresses and pitches call it first. A backend that takes whole arrays does not need it.
@@ -39,7 +39,7 @@ class Placement:
     x1_copy, x2_copy : Copy or None
         The copy of an operand that is made first, if any.
     temporary : str or None
-        The reason why the kernel writes a temporary that is copied to ``out``, if it does.
+        Why the kernel writes a temporary that is copied to ``out``; None if it does not.
     sources : EpilogueArrays or None
         The arrays that the epilogue reads; None without an epilogue.
     """
@@ -57,7 +57,7 @@ class Placement:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Return the copies that are made, as sentences."""
+        """Return sentences that describe the copies."""
         notes = [
             f"{name} is copied: {copy.reason}"
             for name, copy in (("x1", self.x1_copy), ("x2", self.x2_copy))
@@ -82,7 +82,7 @@ def place(
     precision : {"ieee", "tf32", "tf32x3"}
         The precision in which the backend multiplies float32.
     row_bytes : int
-        Operands of single bytes are copied unless their rows start at multiples of this.
+        Operands with one-byte elements are copied unless their rows start at multiples of this.
     """
     shape, types = request.shape, request.types
     a, x1_copy = _as_matrices(request.x1, "x1", shape, types.x1, row_bytes)
@@ -94,7 +94,7 @@ def place(
     stacks = {} if sources is None else sources.stacks
     layout = make_layout(a, b, c, shape.batch, precision=precision, sources=stacks)
     if sources is not None:
-        # With an epilogue unsigned bytes saturate; without one they wrap as signed ones do.
+        # With an epilogue, unsigned bytes saturate; without one, they wrap as signed ones do.
         problem = replace(
             layout.problem, out_dtype=ELEMENT_OF[types.stored], epilogue=sources.epilogue
         )
@@ -111,7 +111,7 @@ def _as_matrices(
     dtype: np.dtype[Any],
     row_bytes: int,
 ) -> tuple[MatrixStack, Copy | None]:
-    """Return an operand as the kernel reads it, in a `dtype`, and the copy that is needed."""
+    """Return an operand as the kernel reads it, in a `dtype`, and the necessary copy, if any."""
     index = tuple(
         slice(0, 1) if stride == 0 and axis < len(operand.shape) - 2 else slice(None)
         for axis, stride in enumerate(operand.strides)
@@ -158,7 +158,7 @@ def _why_not_in_place(stack: MatrixStack) -> str:
 def _target(
     out: Operand | None, shape: ProductShape, types: ProductTypes, *, aliased: bool
 ) -> tuple[MatrixStack, str | None]:
-    """Return where the kernel writes, and the reason if that is a temporary."""
+    """Return the array that the kernel writes, and why if it is a temporary."""
     reason = None
     if out is not None:
         stack = matrix_stack(out, shape.batch, "out", shape)

@@ -6,8 +6,8 @@ float32, and the sums are rounded once, to the type that is stored. With ``dtype
 convert the operands first, and CuPy would round the sums to 16 bits. In the same way int8 operands
 stay int8 under ``dtype=int32``, since the sums are the same.
 
-Products of 8-bit floats are float32 unless another type is asked for: the sums themselves, in a
-type that CuPy can compute with. (NumPy would sum in 8 bits.) A product may mix the two formats.
+Products of 8-bit floats are float32 unless another type is requested: the unrounded sums, in a type
+that CuPy can compute with. (NumPy would sum in 8 bits.) A product may mix the two formats.
 """
 
 from __future__ import annotations
@@ -76,9 +76,9 @@ class ProductTypes:
 
     @property
     def saturates(self) -> bool:
-        """Return whether an epilogue saturates the result, even one that changes no number.
+        """Whether an epilogue saturates the result, even if its options change no number.
 
-        Integer sums that are stored as they are need no epilogue for that.
+        Integer sums that are stored unchanged need no epilogue for that.
         """
         return self.stored.kind in "iu" and self.stored != self.accumulator
 
@@ -101,8 +101,8 @@ def product_types(
 ) -> ProductTypes:
     """Return the types of ``matmul`` from those of its arguments.
 
-    An `epilogue` computes in a type of its own and rounds to the type of ``out``. Operands that the
-    sums hold exactly are then not converted, whatever the type of the result is.
+    An `epilogue` computes in its own type and rounds to the type of ``out``. Operands whose sums
+    are exact are then not converted, whatever the type of the result is.
 
     Raises
     ------
@@ -149,7 +149,7 @@ def _types_of_float8(
     dtype: np.dtype[Any] | None,
     casting: str,
 ) -> ProductTypes:
-    """Return the types of a product that has 8-bit floats, which is rounded once in any case."""
+    """Return the types of a product with 8-bit floats, which is always rounded once."""
     if (x1 in FLOAT8_DTYPES) != (x2 in FLOAT8_DTYPES):
         raise TypeError(
             f"matmul: x1 of dtype {x1} and x2 of dtype {x2} have no common dtype; convert one, or "
@@ -198,12 +198,12 @@ def _common_type(x1: np.dtype[Any], x2: np.dtype[Any]) -> np.dtype[Any]:
 def _operand_type(
     x1: np.dtype[Any], x2: np.dtype[Any], dtype: np.dtype[Any], *, epilogue: bool
 ) -> np.dtype[Any]:
-    """Return the type to multiply in when the caller wants `dtype`.
+    """Return the type to multiply in if the caller requests `dtype`.
 
-    16-bit operands are not converted if `dtype` is one that float32 sums are rounded to, and int8
-    operands are not converted if it is int32. Otherwise the type is the wider one of the operands
-    and `dtype`, so that narrowing comes last. If `dtype` can only be reached by force, such as from
-    a complex or a floating-point type, the operands are converted to it first, as in NumPy.
+    16-bit operands are not converted if float32 sums can be rounded to `dtype`, and int8 operands
+    are not converted if it is int32. Otherwise the type is the wider one of the operands' type and
+    `dtype`, so that narrowing comes last. If only an unsafe cast leads to `dtype`, such as from a
+    complex or a floating-point type, the operands are converted to it first, as in NumPy.
     """
     try:
         common = np.result_type(x1, x2)
@@ -226,7 +226,7 @@ def _stored_type(
 ) -> np.dtype[Any]:
     """Return the type to which the product is rounded before it is converted to that of ``out``.
 
-    This is an explicit ``dtype=``, unless rounding to the type of ``out`` alone gives the same.
+    This is an explicit ``dtype=``, unless rounding once, to the type of ``out``, gives the same.
     """
     if operand not in HALVES:
         return loop
@@ -246,7 +246,7 @@ def check_byte_order(name: str, dtype: np.dtype[Any]) -> None:
 
 
 def is_number(dtype: np.dtype[Any]) -> bool:
-    """Whether a type is one of numbers."""
+    """Whether a type is numeric."""
     return dtype.kind in "biufc" or dtype == BF16 or dtype in FLOAT8_DTYPES
 
 

@@ -1,7 +1,7 @@
-"""`Request`: one matrix product as a caller asks for it, described by shapes and types alone.
+"""`Request`: one requested matrix product, described by shapes and types alone.
 
-A request holds everything that a plan depends on and nothing else: no array, of a pointer only its
-alignment, and nothing that is specific to a backend.
+A request holds exactly what a plan depends on: no arrays, only the alignment of pointers, and
+nothing that is specific to a backend.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ class Request:
     shape : ProductShape
     types : ProductTypes
     epilogue : EpilogueRequest or None
-        What is done to the sums before they are rounded. None as well if the options of a call
+        The operations on the sums before they are rounded. It is None also if the options of a call
         change no number, such as ``alpha=1``, and the result is not an integer that they saturate.
     precision : {"ieee", "tf32", "tf32x3"}
         The lowest precision in which float32 may be multiplied.
     reproducible : bool
-        No sum may depend on the order in which workgroups run.
+        Whether all sums must be independent of the order in which workgroups run.
     aliased : bool
-        The memory of ``out`` overlaps that of an array that is read.
+        Whether the memory of ``out`` overlaps that of an array that is read.
     """
 
     x1: Operand
@@ -63,7 +63,7 @@ class Request:
 
     @property
     def moduli(self) -> int:
-        """Return the number of residues in which the operands are multiplied; 0 for none."""
+        """Return the number of moduli by which the operands are multiplied; 0 for none."""
         return moduli_of(self.precision) if self.types.operand in (F32, F64) else 0
 
     @property
@@ -105,7 +105,7 @@ def make_request(
     Raises
     ------
     ValueError
-        The shapes do not fit, or the elements of ``out`` overlap each other.
+        The shapes do not match, or the elements of ``out`` overlap each other.
     TypeError
         The types have no product, or a conversion is not allowed.
     """

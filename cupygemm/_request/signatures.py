@@ -30,7 +30,7 @@ class Signature:
     x1, x2, out : str
         A letter for each core axis, in order.
     conjugates : bool
-        The first operand is conjugated.
+        Whether the first operand is conjugated.
     """
 
     name: str
@@ -56,7 +56,7 @@ class Labelled:
     kept : int
         The axis of the result that ``keepdims`` keeps, or -1.
     core_last : tuple of int
-        The axes of the result with those of the core last, which is how ``order`` counts them.
+        The axes of the result with the core axes last, as ``order`` counts them.
     """
 
     x1: Labels
@@ -80,7 +80,7 @@ def labelled(
     Raises
     ------
     ValueError
-        The shapes do not fit, or an axis is out of range.
+        The shapes do not match, or an axis is out of range.
     """
     name = signature.name
     kept = "*" if keepdims else ""  # the label of the axis that keepdims keeps
@@ -215,7 +215,7 @@ def _check_out(
     extents: dict[Any, int],
     shape: tuple[int, ...],
 ) -> None:
-    """Raise ValueError unless the result fits `out`, which may repeat it along other axes."""
+    """Raise ValueError unless the result broadcasts to `out`."""
     fits = all(
         extent == extents.get(label, 1) or (isinstance(label, int) and extents.get(label, 1) == 1)
         for label, extent in zip(labels, given, strict=True)
