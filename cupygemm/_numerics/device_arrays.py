@@ -1,4 +1,4 @@
-"""Arrays on a device, as comparisons on the host read them."""
+"""Access to device arrays for comparisons on the host."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Array = NDArray[Any]
 
 
 def on_host(array: Any) -> Array:
-    """Return an array of NumPy or CuPy as NumPy's."""
+    """Return a NumPy or CuPy array as a NumPy array."""
     cupy = sys.modules.get("cupy")
     if cupy is not None and isinstance(array, cupy.ndarray):
         return np.asarray(cupy.asnumpy(array, order="A"))
@@ -20,7 +20,7 @@ def on_host(array: Any) -> Array:
 
 
 def unwritten(array: Any) -> Array | None:
-    """Return which elements nothing has written, if the array's device keeps a record."""
+    """Return a mask of elements that were never written, if the array's device records writes."""
     cupy, emulator = sys.modules.get("cupy"), sys.modules.get("cupygemm.emulator")
     if cupy is None or emulator is None or not isinstance(array, cupy.ndarray):
         return None

@@ -1,8 +1,8 @@
 """Find tiles of a wrong product whose contents belong elsewhere in it.
 
-A patch around a wrong element is looked up in the reference. Where it occurs, at another place,
-the patch grows to the largest rectangle that matches the reference at the same displacement. So
-tiles of any size are found, and no tile size is assumed.
+A patch around a wrong element is searched in the reference. If it occurs at another place, it is
+grown to the largest rectangle that matches the reference at the same displacement. This finds tiles
+of any size.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 _MOST_TILES = 24
 _MOST_SEEDS = 96  # wrong elements that are looked up
-_PATCHES = (8, 4)  # extents; the patch is aligned to its extent, as tiles are
-_LEAST_PATCH = 8  # elements; fewer occur elsewhere by chance
-_MOST_PLACES = 4  # a patch that occurs more often says nothing about where it comes from
+_PATCHES = (8, 4)  # extents; a patch is aligned to its extent, as tiles are
+_LEAST_PATCH = 8  # elements; smaller patches occur elsewhere by chance
+_MOST_PLACES = 4  # a patch that occurs more often has no identifiable origin
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class _Comparison:
         self.period = period
 
     def same(self, here: tuple[slice, slice], there: tuple[slice, slice]) -> Array:
-        """Return where the product, here, is the reference, there."""
+        """Return a mask of the elements here that equal the reference there."""
         actual, reference = self.actual[here], self.reference[there]
         return self._close(actual, reference, self.bound[there])
 
@@ -71,7 +71,7 @@ class _Comparison:
         return np.asarray(close | (np.isnan(actual) & np.isnan(reference)))
 
     def places(self, row: int, column: int, rows: int, columns: int) -> Array:
-        """Return the places of the reference, int (n, 2), at which the patch at a place occurs."""
+        """Return the places in the reference, int (n, 2), where the patch at a place occurs."""
         height, width = self.reference.shape
         patch = self.actual[row : row + rows, column : column + columns]
         varied = patch.size >= _LEAST_PATCH and np.unique(patch).size >= 4

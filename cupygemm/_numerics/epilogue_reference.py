@@ -28,19 +28,19 @@ def reference_epilogue(
     bits: int,
     narrow: bool = False,
 ) -> tuple[Array, Array]:
-    """Return the epilogue of the sums in their type, and how far a computed one may lie from it.
+    """Return the epilogue of the sums in their type, and a bound on the error of a computed one.
 
     Parameters
     ----------
     sums, errors : numpy.ndarray
-        Exact sums, and how far computed ones may lie from them.
+        Exact sums, and bounds on the errors of computed ones.
     shape : ProductShape
     options : EpilogueOptions
         Options of `cupygemm.matmul`; arrays are NumPy's.
     bits : int
         Significand of the type in which the epilogue is computed.
     narrow : bool
-        At most 16 bits of a result are kept, so fp32 activations may use shorter formulas.
+        Whether results have at most 16 bits, so that fp32 activations may use shorter formulas.
     """
     parts = _parts(sums.dtype, shape, options)
     return evaluate_with_error(sums, errors, parts, Rounding(unit=2.0**-bits, narrow=narrow))

@@ -50,7 +50,7 @@ def gamma(k: int, bits: int = ACCUMULATOR_BITS) -> float:
 def gamma_bound(
     k: int, magnitude: Array, reference: Array, dtype: DTypeLike, *, bits: int = ACCUMULATOR_BITS
 ) -> Array:
-    """Return how far each element of a product may lie from its reference.
+    """Return a bound on the error of each element of a product.
 
     It is ``gamma(k) * magnitude`` for the sums, and half a unit in the last place for the rounding
     of the result.
@@ -122,7 +122,7 @@ def overflows(magnitude: Array, dtype: np.dtype[Any]) -> Array:
 
 
 def saturated(reference: Array, dtype: np.dtype[Any]) -> Array:
-    """Return the reference as far as integers and 8-bit floats reach; other types overflow."""
+    """Return the reference, clamped to the range of integers and 8-bit floats, which saturate."""
     if dtype.kind in "iu":
         limits = np.iinfo(dtype)
         numbers = np.nan_to_num(reference, nan=0.0)

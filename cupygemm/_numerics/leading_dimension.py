@@ -1,7 +1,7 @@
 """Operands that a kernel reads, or a product that it stores, with a wrong leading dimension.
 
-Element (i, j) of a matrix with rows in memory lies at i * ld + j. A kernel that takes another
-extent of the product for ld, or forgets a pad, takes elements from other rows.
+Element (i, j) of a row-major matrix is at i * ld + j. A kernel that uses another extent of the
+product as ld, or omits a pad, reads elements of other rows.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 _PADS = 64
-_MOST_OWNERS = 4  # elements of a product that may lie at one place
+_MOST_OWNERS = 4  # elements of a product that may be stored to one place
 
 
 @dataclass(frozen=True)
 class Operand:
-    """A stack of matrices as they lie in memory.
+    """A stack of matrices and their layout in memory.
 
     Attributes
     ----------
@@ -34,7 +34,7 @@ class Operand:
 
     @classmethod
     def of(cls, matrix: Array) -> Operand:
-        """Return how a matrix lies in memory."""
+        """Return the memory layout of a matrix."""
         in_columns = matrix.flags.f_contiguous and not matrix.flags.c_contiguous
         return cls(np.swapaxes(matrix, -1, -2) if in_columns else matrix, bool(in_columns))
 
@@ -44,7 +44,7 @@ class Operand:
         return int(self.memory.shape[-1])
 
     def with_ld(self, ld: int, batch: list[Array], lines: Array, *, are_rows: bool) -> Array:
-        """Return rows or columns as they are with another leading dimension.
+        """Return rows or columns as read with another leading dimension.
 
         Parameters
         ----------
@@ -72,7 +72,7 @@ class Operand:
 
 
 def find(extents: tuple[int, ...], right: int, explains: Callable[[int], bool]) -> int | None:
-    """Return a wrong leading dimension, of those that are likely, that explains a product.
+    """Return a likely wrong leading dimension that explains a product.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ def find(extents: tuple[int, ...], right: int, explains: Callable[[int], bool]) 
 def stored_with(
     ld: int, places: Array, actual: Array, reference: Array, bound: Array, least: int
 ) -> bool:
-    """Whether elements of a product are those that a store with a leading dimension puts there.
+    """Whether elements of a product are those that a store with a leading dimension writes.
 
     Parameters
     ----------
@@ -101,15 +101,15 @@ def stored_with(
         Of the elements in memory, in rows.
     actual : array (count,)
     reference, bound : array (rows, columns)
-        What the product should be, and how far from it an element may be.
+        The expected product, and the largest allowed errors.
     least : int
         Elements at places that such a store reaches.
     """
     rows, columns = reference.shape
     if ld * _MOST_OWNERS < columns:
-        return False  # among so many elements, any value is found by chance
+        return False  # among more elements, any value occurs by chance
     known, fits = np.zeros((2, len(places)), bool)
-    for before in range(-(-columns // ld)):  # rows that reach into the place
+    for before in range(-(-columns // ld)):  # rows that extend to the place
         row = places // ld - before
         column = places - row * ld
         exists = (row >= 0) & (row < rows) & (column < columns)

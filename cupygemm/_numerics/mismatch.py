@@ -1,8 +1,8 @@
-"""The message of a failed comparison: how many elements are wrong, where, and what they hold.
+"""The message of a failed comparison: how many elements are wrong, where, and their values.
 
 The first lines count the wrong elements and show the worst. A map of blocks follows, then what is
-known about them: elements that nothing wrote, elements that hold one value or NaN, and tiles that
-hold what belongs elsewhere.
+known about them: elements that were never written, elements with one common value or NaN, and tiles
+whose contents belong elsewhere.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from cupygemm._numerics.orders import name_order
 
 Array = NDArray[Any]
 _MOST_ROWS, _MOST_COLUMNS = 24, 64  # cells of a map
-_MOST_MATRICES = 3  # of a batch, for which maps are shown
+_MOST_MATRICES = 3  # matrices of a batch for which maps are shown
 _MOST_LINES = 8  # tiles that are listed
-_LEAST_EQUAL = 8  # elements that hold one value
+_LEAST_EQUAL = 8  # elements with one common value
 _FRESH = 0xA5  # each byte of fresh memory of the emulated device
 _SEARCHED = 1 << 24  # elements; larger products are not searched for displaced tiles
 _MMA_TILES = (32, 16, 4)  # extents of the results of MFMA instructions
@@ -34,17 +34,17 @@ def report(
     bound: Array,
     unwritten: Array | None = None,
 ) -> str:
-    """Return how many elements are wrong, where they are, and what may be the reason.
+    """Return how many elements are wrong, where they are, and a possible cause.
 
     Parameters
     ----------
     actual, reference : array
-        The product, and what it should be.
+        The computed and the expected product.
     wrong : array of bool
     error, bound : array
         Absolute.
     unwritten : array of bool, optional
-        Elements that nothing has written, where the device keeps a record.
+        Elements that were never written, if the device records writes.
 
     Returns
     -------
@@ -108,7 +108,7 @@ def _named_orders(actual: Array, reference: Array, bound: Array) -> list[str]:
 
 
 def _maps(wrong: Array, unwritten: Array, tiles: list[Tile], shape: tuple[int, ...]) -> list[str]:
-    """Return a map of the first matrices that have wrong elements."""
+    """Return maps of the first matrices that have wrong elements."""
     period, width = wrong.shape[1:]
     cell = _cell(period, width)
     matrices = np.flatnonzero(wrong.any(axis=(1, 2)))
@@ -135,7 +135,7 @@ def _maps(wrong: Array, unwritten: Array, tiles: list[Tile], shape: tuple[int, .
 
 
 def _cell(rows: int, columns: int) -> tuple[int, int]:
-    """Return the extents of a map's cell: powers of two, 16 where that many cells fit."""
+    """Return the extents of a map's cell: powers of two, 16 if the map is then small enough."""
     sizes = []
     for extent, most in ((rows, _MOST_ROWS), (columns, _MOST_COLUMNS)):
         size = 16 if extent > 64 else 4 if extent > 16 else 1
@@ -174,7 +174,7 @@ def _named_unwritten(unwritten: Array, wrong: Array) -> list[str]:
 
 
 def _inside(tiles: list[Tile], wrong: Array) -> Array:
-    """Return which elements the tiles cover."""
+    """Return a mask of the elements that the tiles cover."""
     inside = np.zeros(wrong.shape, bool)
     rows = inside.reshape(-1, wrong.shape[-1] if wrong.ndim else 1)
     for tile in tiles:
@@ -205,7 +205,7 @@ def _named_values(actual: Array, wrong: Array) -> list[str]:
 
 
 def _rectangle(mask: Array) -> str:
-    """Return where a mask is set: the rectangle, and how much of it."""
+    """Describe the bounding rectangle of a mask, and how much of it is set."""
     places = np.argwhere(mask)
     low, high = places.min(0), places.max(0) + 1
     ranges = ", ".join(f"{a}:{b}" for a, b in zip(low, high, strict=True))
@@ -215,7 +215,7 @@ def _rectangle(mask: Array) -> str:
 
 
 def _named_tiles(tiles: list[Tile], shape: tuple[int, ...]) -> list[str]:
-    """Say what the displaced tiles hold."""
+    """Say where the contents of displaced tiles belong."""
 
     def place(row: int, column: int) -> str:
         whole = shape if len(shape) > 1 else (1, *shape) if shape else (1, 1)

@@ -19,7 +19,7 @@ _CUTS = {"bfloat16": 0xFFFF0000, "tf32": 0xFFFFE000}  # the bits of float32 that
 
 
 def of_operands(first: Array, second: Array) -> Iterator[tuple[str, Array, Array]]:
-    """Yield float32 operands as a narrower type holds them, and what a report says of them."""
+    """Yield float32 operands rounded to narrower types, each with its description for a report."""
     if not first.dtype == second.dtype == np.float32:
         return
     for kind in _HALVES:
@@ -41,7 +41,7 @@ def name_rounding(
     bound: Array,
     dtypes: tuple[Any, Any],
 ) -> str:
-    """Say how the elements are rounded, if in a way that explains them.
+    """Name the rounding that explains the elements.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ def name_rounding(
     Returns
     -------
     str
-        "" if there is no such way.
+        "" if no rounding explains them.
     """
     operands, result = dtypes
     if result.kind not in "fV" or actual.dtype.kind != "f":

@@ -1,8 +1,8 @@
 """Orders in which a kernel may take the rows, columns or k of a product by mistake.
 
-A fragment of a matrix instruction spreads a tile over lanes and registers. A kernel that takes the
-one for the other, 4 * i + j for 4 * j + i, puts rows or columns in another order within each tile,
-or multiplies elements of k that do not belong together.
+A fragment of a matrix instruction spreads a tile over lanes and registers. A kernel that confuses
+the two, 4 * i + j instead of 4 * j + i, stores rows or columns of each tile in another order, or
+multiplies elements of k that do not belong together.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 _TILES = (4, 8, 16, 32, 64, 128)
 _MOST_COLUMNS = 24  # that are compared
-_MOST_SHOWN = 4  # places of an order without a formula
+_MOST_SHOWN = 4  # places listed for an order without a formula
 
 
 def of_k(k: int) -> Iterator[tuple[str, Array]]:
@@ -54,7 +54,7 @@ def name_order(actual: Array, reference: Array, bound: Array) -> list[str]:
 
 
 def _transposes(size: int) -> Iterator[tuple[int, int, Array]]:
-    """Yield inner, outer and the order in which place inner * i + j holds place outer * j + i."""
+    """Yield inner, outer and the order that moves place outer * j + i to place inner * i + j."""
     place = np.arange(size)
     for inner in (2**power for power in range(1, size.bit_length() - 1)):
         outer = size // inner
@@ -67,7 +67,7 @@ def _repeated(order: Array, extent: int) -> Array:
 
 
 def _order(actual: Array, reference: Array, bound: Array) -> Array | None:
-    """Return where the rows of each tile belong, as places in the tile; None if nowhere."""
+    """Return where the rows of each tile belong, as places in the tile; None if not found."""
     _, rows, width = actual.shape
     columns = np.unique(np.linspace(0, width - 1, _MOST_COLUMNS).astype(int))
     some = [each[:, :, columns] for each in (actual, reference, bound)]
@@ -93,7 +93,7 @@ def _order(actual: Array, reference: Array, bound: Array) -> Array | None:
 
 
 def _holds(order: Array, actual: Array, reference: Array, bound: Array) -> bool:
-    """Whether an order, which is another one, explains all elements of whole tiles."""
+    """Whether an order other than the identity explains all elements of whole tiles."""
     rows = actual.shape[1] // len(order) * len(order)
     places = _repeated(order, rows)
     near = np.abs(actual[:, :rows] - reference[:, places]) <= bound[:, places]

@@ -1,11 +1,11 @@
-"""Find which other product of the operands a wrong result holds.
+"""Find the other product of the operands that a wrong result equals.
 
-Common mistakes of a kernel give a product that is right for something else: of an operand that is
-read in the other order of memory or with a wrong leading dimension, of elements along k that do not
-belong together, of a part of k only, of some of k twice, with a factor or a number added, without a
-conjugation. Or the result is rounded in a way that nobody asked for (`narrow`). Some
-wrong elements are drawn and compared with each of these. A product is named only if all of them
-agree with it, within the error that the right product is allowed.
+A common mistake in a kernel gives the right result of a different product: of an operand that is
+read in the other memory order or with a wrong leading dimension, of elements along k that do not
+belong together, of only a part of k, with some of k added twice, with a factor or a number added,
+or without a conjugation. Or the result has an unwanted rounding (`narrow`). Some wrong elements are
+drawn and compared with each of these. A product is named only if all of them agree with it, within
+the allowed error of the right product.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from cupygemm._numerics.orders import of_k
 
 Array = NDArray[Any]
 _MOST_DRAWN, _LEAST_DRAWN = 48, 12  # wrong elements
-_MOST_EDGES = 256  # of the parts of k that are tried
-_CLEAR = 2  # tolerances by which elements must be wrong, or else the cause may be rounding
+_MOST_EDGES = 256  # lengths of the parts of k that are tried
+_CLEAR = 2  # tolerances; elements with smaller errors may be wrong by rounding
 
 
 @dataclass(frozen=True)
@@ -52,27 +52,27 @@ class _Drawn:
     dtype: np.dtype[Any]
 
     def tolerance(self, values: Array, some: slice = slice(None)) -> Array:
-        """Return how far the elements, or some of them, may lie from values that explain them."""
+        """Return how far all elements, or some, may be from values that explain them."""
         magnitude = np.maximum(np.abs(values), np.abs(self.actual[some]))
         return np.asarray(2 * self.bound[some] + 2 * of_rounding(magnitude, self.dtype))
 
     def are(self, values: Array) -> bool:
-        """Whether the elements are such values."""
+        """Whether the elements equal these values, within the tolerance."""
         return bool(np.all(np.abs(self.actual - values) <= self.tolerance(values)))
 
 
 def name_other_product(
     actual: Array, reference: Array, wrong: Array, bound: Array, x1: Array, x2: Array
 ) -> list[str]:
-    """Return a line that says which other product the wrong elements are from, if one is found.
+    """Return a line that names the product that the wrong elements belong to, if one is found.
 
     Parameters
     ----------
     actual, reference : array
-        The product, and what it should be.
+        The computed and the expected product.
     wrong : array of bool
     bound : array
-        The absolute error that each element of the reference may have.
+        The allowed absolute error of each element.
     x1, x2 : array
         The operands.
 
@@ -146,7 +146,7 @@ def _factors(
 
 
 def _other_operands(first: Array, second: Array) -> Iterator[tuple[str, Array, Array]]:
-    """Yield what may have been multiplied instead of the operands."""
+    """Yield pairs that may have been multiplied instead of the operands."""
     order = "with {} in the other order of memory, as if rows were columns"
     yield order.format("the first operand read"), _reordered(first), second
     yield order.format("the second operand read"), first, _reordered(second)
@@ -159,7 +159,7 @@ def _other_operands(first: Array, second: Array) -> Iterator[tuple[str, Array, A
 
 
 def _reordered(matrix: Array) -> Array:
-    """Return the matrix that a kernel sees which takes rows of memory for columns."""
+    """Return the matrix as read by a kernel that confuses rows and columns in memory."""
     *batch, rows, columns = matrix.shape
     if matrix.flags.f_contiguous and not matrix.flags.c_contiguous:
         return np.swapaxes(matrix, -1, -2).reshape(*batch, rows, columns)
@@ -167,7 +167,7 @@ def _reordered(matrix: Array) -> Array:
 
 
 def _other_order_of_k(drawn: _Drawn) -> str:
-    """Say which elements along k are multiplied, if they are others than should be."""
+    """Say which elements along k are multiplied, if they are the wrong ones."""
     for text, order in of_k(drawn.rows.shape[-1]):
         if drawn.are((drawn.rows[:, order] * drawn.columns).sum(-1)):
             return f"along k, element {text}"
@@ -177,7 +177,7 @@ def _other_order_of_k(drawn: _Drawn) -> str:
 def _other_leading_dimension(
     drawn: _Drawn, places: tuple[Array, ...], first: Array, second: Array
 ) -> str:
-    """Say with which wrong leading dimension an operand is read, if with one."""
+    """Name the wrong leading dimension with which an operand is read, if any."""
     extents = first.shape[-2], first.shape[-1], second.shape[-1]
     for which, operand in (("first", Operand.of(first)), ("second", Operand.of(second))):
         explains = partial(_explains, drawn, places, operand, is_first=which == "first")
@@ -195,7 +195,7 @@ def _explains(
     drawn: _Drawn, places: tuple[Array, ...], operand: Operand, ld: int, *, is_first: bool
 ) -> bool:
     """Whether a leading dimension of an operand explains the elements."""
-    for some in (slice(_LEAST_DRAWN), slice(None)):  # the first few exclude most
+    for some in (slice(_LEAST_DRAWN), slice(None)):  # the first few exclude most candidates
         *batch, rows, columns = (each[some] for each in places)
         other = operand.with_ld(ld, batch, rows if is_first else columns, are_rows=is_first)
         factor = (drawn.columns if is_first else drawn.rows)[some]
@@ -210,7 +210,7 @@ def _explains(
 def _stored_leading_dimension(
     drawn: _Drawn, places: tuple[Array, ...], reference: Array, bound: Array
 ) -> int | None:
-    """Return with which wrong leading dimension the product was stored, if with one."""
+    """Name the wrong leading dimension with which the product was stored, if any."""
     rows, columns = reference.shape
     in_memory = places[0] * columns + places[1]
 

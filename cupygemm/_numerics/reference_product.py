@@ -18,14 +18,14 @@ Array = NDArray[Any]
 def draw(
     numbers: Callable[[tuple[int, ...]], Array], shape: tuple[int, ...], dtype: DTypeLike
 ) -> Array:
-    """Return random numbers of a shape, complex ones for a complex type."""
+    """Return an array of random numbers, complex for a complex type."""
     if np.dtype(dtype).kind != "c":
         return numbers(shape)
     return numbers(shape) + 1j * numbers(shape)
 
 
 def product(x1: Array, x2: Array, wide: Any) -> Array:
-    """Return the product with parts of the type `wide`, real if both operands are."""
+    """Return the product, with parts of the type `wide`; real if both operands are."""
 
     def real_product(first: Array, second: Array) -> Array:
         return np.asarray(np.matmul(first.astype(wide), second.astype(wide)))
@@ -49,6 +49,6 @@ def same_places(actual: Array, reference: Array) -> Array:
 
 
 def bits_of_sums(x1: Array, x2: Array) -> int:
-    """Return the significand of the type that products are summed in: float64 or float32."""
+    """Return the significand of the accumulator, float64 or float32."""
     wide = {np.dtype(np.float64), np.dtype(np.complex128)} & {x1.dtype, x2.dtype}
     return 53 if wide else 24

@@ -1,7 +1,7 @@
-"""Products by residues: the moduli, how residues are put together, and the bound of the error.
+"""Products by residues: the moduli, the reconstruction from residues, and the error bound.
 
 The integers of a product are recovered modulo P, the product of the moduli, so they must be
-smaller than P / 2. Weights are split so that sums of their high parts with residues are exact in
+smaller than P / 2. Weights are split so that sums of their high parts times residues are exact in
 float64. (K. Ozaki, Y. Uchino and T. Imamura, "Ozaki Scheme II: A GEMM-oriented emulation of
 floating-point matrix multiplication using an integer modular technique", 2025.)
 """
@@ -72,17 +72,17 @@ def largest_norm(count: int, k: int) -> float:
 
 
 def error_factor(count: int, k: int) -> float:
-    """Return a bound of the error of an element, relative to the norms of its two vectors.
+    """Return a bound on the error of an element, relative to the norms of its two vectors.
 
     A row of A is multiplied by a power of two and rounded to integers. This changes its elements by
-    at most the norm of the row over `largest_norm`. It is the same for columns of B.
+    at most the norm of the row over `largest_norm`. Columns of B are treated likewise.
     """
     norm = largest_norm(count, k)
     return 2 * math.sqrt(k) / norm + k / norm**2
 
 
 def of_products_by_residues(x1: Array, x2: Array, count: int) -> Array:
-    """Return a bound of the error of each element of ``x1 @ x2``, without its last rounding.
+    """Return a bound on the error of each element of ``x1 @ x2``, without its last rounding.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
-"""How the keywords of a repeated call become the arguments of its epilogue, without checking them.
+"""Convert the keywords of a repeated call to the arguments of its epilogue, without checks.
 
 All keywords of a call are checked when its plan is made. A later call with the same key has options
-of the same names and types, so only their values are taken over.
+of the same names and types, so only their values are needed.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Binding:
         self._factors = None if has_numbers else arguments.factors
 
     def __call__(self, options: Mapping[str, Any]) -> EpilogueArguments:
-        """Return the arguments of a call with options like those of the first."""
+        """Return the arguments of a call with options of the same names and types."""
         factors = self._factors
         if factors is None:
             alpha: complex = 1.0
@@ -68,7 +68,7 @@ class Binding:
                 if beta is None:
                     value = options["beta"]
                     beta = 1.0 * value if type(value) in _PLAIN else number("beta", value)
-            except OverflowError:  # say which number is beyond float64
+            except OverflowError:  # raise the error that names the number beyond float64's range
                 for name in (*self._factor_names, "beta"):
                     number(name, options.get(name, 1))
                 raise

@@ -25,7 +25,7 @@ class Explanation:
     copies : tuple of str
         The copies that are made, and their reasons; empty if all operands are read in place.
     problem : GemmProblem or None
-        The problem that the kernel solves, which is transposed for a column-major result.
+        The problem that the kernel solves; for a column-major result, the transposed one.
     config : record or None
         The kernel's configuration; its fields depend on the backend.
     resources : record or None
@@ -35,7 +35,7 @@ class Explanation:
     grid : tuple of int or None
         Workgroups of the first launch.
     epilogue : str or None
-        What is done to the sums before they are rounded, and where.
+        The operations on the sums before they are rounded, and what applies them.
     """
 
     call: str
@@ -52,7 +52,7 @@ class Explanation:
     epilogue: str | None = None
 
     def _repr_html_(self) -> str:
-        import html  # only notebooks take the time
+        import html  # imported here because only notebooks need it
 
         call, _, rest = str(self).partition("\n")
         rows = "".join(

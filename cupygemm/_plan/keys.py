@@ -1,8 +1,8 @@
-"""Keys of the plan table: what the plan of a call depends on, read off its arguments.
+"""Keys of the plan table: everything in a call's arguments on which its plan depends.
 
-Building a key must cost little, since every call does it. So nothing is checked here: a call whose
-arguments are not CuPy arrays, or whose options are not plain values, has no key, and is converted
-and checked first.
+Building a key must be fast, since every call does it, so nothing is checked here. A call whose
+arguments are not CuPy arrays, or whose options are not plain values, has no key; its arguments are
+converted and checked first.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from cupygemm._request.arrays import ARRAY_TYPES
 
 _WORDS = frozenset({bool, str, type(None)})
 _REAL_NUMBERS = frozenset({int, float, np.float32, np.float64})
-_SPECIAL = (0, 1)  # numbers with which less is computed
+_SPECIAL = (0, 1)  # numbers that allow a simpler computation
 
 
 def array_key(array: Any) -> Key:
@@ -77,7 +77,7 @@ def product_key(x1: Any, x2: Any, out: Any, dtype: DTypeLike | None, casting: st
 
 
 def options_key(options: Mapping[str, Any]) -> Key | None:
-    """Return what a plan depends on in the keywords of a call; None if one is not a plain value.
+    """Return the part of a call's keywords on which a plan depends; None if one is no plain value.
 
     Numbers are passed to the kernel by value, so it matters only whether they are 0, 1 or complex.
     """

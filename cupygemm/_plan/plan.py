@@ -1,8 +1,8 @@
-"""Plans: everything about a call that does not depend on the contents or the place of its arrays.
+"""Plans: everything about a call that does not depend on the contents or addresses of its arrays.
 
 A plan is made once for each combination of shapes, strides, types, alignment and options on a
-device: a backend is found that supports the request, and its kernel is compiled and loaded. Running
-a plan is one allocation and one launch, on the current stream, without synchronisation.
+device: a backend that supports the request is chosen, and its kernel is compiled and loaded.
+Running a plan is one allocation and one launch, on the current stream, without synchronisation.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ Reach = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class ReadArray:
-    """How an epilogue's array overlaps the result, which the kernel writes.
+    """What decides whether an array that an epilogue reads may overlap the result.
 
     Attributes
     ----------
     reach : tuple of int
     like_out : bool
-        It has the shape, the strides and the type of ``out``, and each element is read before the
-        result is written in its place.
+        Whether it has the shape, strides and type of ``out``, and each element is read before it is
+        overwritten by the result.
     """
 
     reach: Reach
@@ -62,8 +62,8 @@ class Plan:
     binding : Binding or None
         How the keywords become the epilogue's arguments; None without an epilogue.
     by_address : bool
-        `run` with ``out`` uses only the addresses of the arrays' first elements, so that other
-        views from there on do as well.
+        Whether `run` with ``out`` uses only the addresses of the arrays' first elements, so that it
+        accepts any views that begin there.
     """
 
     run: Runner
@@ -102,7 +102,7 @@ class Plan:
         )
 
     def overlaps_epilogue(self, arguments: EpilogueArguments, out: Any) -> bool:
-        """Whether writing ``out`` may change what the epilogue has yet to read."""
+        """Whether writing ``out`` may change elements that the epilogue reads later."""
         target = out.data.ptr
         start, end = (target + offset for offset in self.reaches[2])
         for read, array in zip(self.epilogue_reads, arguments.arrays, strict=True):
@@ -155,7 +155,7 @@ def plan_of(
 
 
 def on_device(device: Device, make: Callable[[], Result]) -> Result:
-    """Call a function while a device is current, for which it loads kernels."""
+    """Call a function while a device is the current one, so that it loads kernels there."""
     from cupy.cuda import Device as CurrentDevice
 
     with CurrentDevice(device.index):
@@ -181,9 +181,9 @@ def choose(request: Request, device: Device) -> tuple[Backend, Compiled]:
 
 
 def _compile_tuned(request: Request, backend: Backend, device: Device) -> Compiled | None:
-    """Return the kernels of the configuration that was measured fastest, if one was that can run.
+    """Return the kernels of the configuration measured as the fastest; None if there is none.
 
-    It is taken even where the model finds another backend faster.
+    It takes precedence even if the model predicts that another backend is faster.
     """
     problem = None if device.is_emulated else backend.problem(request)
     if problem is None or backend.config_type is None:
@@ -194,12 +194,12 @@ def _compile_tuned(request: Request, backend: Backend, device: Device) -> Compil
     config, measured = found
     try:
         return backend.compile(request, config, reason=measured.describe(device.name))
-    except ValueError:  # the kernels do not take it any more
+    except ValueError:  # the kernels no longer accept it
         return None
 
 
 def _supporting(request: Request, device: Device) -> tuple[Backend | None, list[str]]:
-    """Return the first backend that supports a product, and why those before it do not."""
+    """Return the first backend that supports a product, and why the previous ones do not."""
     reasons = []
     if len(device.backends) == 1:
         reasons.append(f"no kernel of cupygemm runs on {device.name} yet")
@@ -218,7 +218,7 @@ def _is_fused(request: Request, device: Device) -> bool:
 
 
 def _runner_of(request: Request, device: Device) -> tuple[Runner, bool]:
-    """Return the runner of a request, and whether it uses nothing but addresses."""
+    """Return the runner of a request, and whether it uses only addresses."""
     if request.work != "product":
         _check_float8(request, device)
     if request.work == "empty":
@@ -241,7 +241,7 @@ def _check_float8(request: Request, device: Device) -> None:
 
 
 def explain_request(request: Request, device: Device) -> Explanation:
-    """Return how a request is computed, and why so."""
+    """Return an explanation of how a request is computed, and why."""
     call, name = request.summary, device.name
     if request.work != "product":
         _check_float8(request, device)
@@ -286,7 +286,7 @@ def _precision_notes(request: Request, device: Device) -> tuple[str, ...]:
 
 
 def _filling(request: Request) -> Runner:
-    """Return the runner of a call without products: an empty result, or one of zeros."""
+    """Return the runner of a call without products, whose result is empty or zero."""
     import cupy
 
     shape, dtype = request.shape.result, container(request.types.result)
@@ -303,7 +303,7 @@ def _filling(request: Request) -> Runner:
 
 
 def _on_device(run: Runner, index: int) -> Runner:
-    """Return a runner that makes device `index` the current one where it is not."""
+    """Return a runner that first makes device `index` the current one, if it is not."""
     from cupy.cuda import Device as CurrentDevice
     from cupy.cuda.runtime import getDevice
 
@@ -321,7 +321,7 @@ def _extent(operand: Operand | None) -> Reach:
 
 
 def _epilogue_reads(request: Request) -> tuple[ReadArray | None, ...]:
-    """Return the arrays that an epilogue reads, as far as writing ``out`` could change them."""
+    """Return, for each array of an epilogue, what decides whether ``out`` may overlap it."""
     out, epilogue = request.out, request.epilogue
     if out is None or epilogue is None:
         return ()

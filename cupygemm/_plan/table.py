@@ -1,8 +1,8 @@
-"""The table of plans: one for the whole library, with one kind of key and one limit of its size.
+"""The table of plans: one for the whole library, with one kind of key and one size limit.
 
-A key is a tuple that begins with the name of a function. What follows holds all that the plan of a
-call depends on: shapes, strides, dtypes, alignment and device of its arrays, and its options
-(`cupygemm._plan.keys`). Look-ups take no lock, since those of a dictionary are atomic; changes do.
+A key is a tuple that begins with the name of a function. The rest is everything on which the plan
+of a call depends: shapes, strides, dtypes, alignment and device of its arrays, and its options
+(`cupygemm._plan.keys`). Look-ups need no lock, since dictionary look-ups are atomic; changes do.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ class PlanTable:
             return [plan for key, plan in self._plans.items() if key[0] == function]
 
     def keep(self, key: Key, plan: Any) -> None:
-        """Store a plan, in place of the oldest ones where the table is full."""
+        """Store a plan; if the table is full, drop the oldest ones."""
         with self._lock:
             while len(self._plans) >= self.size and key not in self._plans:
                 del self._plans[next(iter(self._plans))]
             self._plans[key] = plan
 
     def clear(self) -> None:
-        """Forget all plans, because the backends or the tuned configurations have changed."""
+        """Drop all plans, because the backends or the tuned configurations have changed."""
         with self._lock:
             self._plans.clear()
 

@@ -1,9 +1,9 @@
 """The database of measured winners: which configuration `tune` found fastest.
 
-It is an SQLite file beside the compiled kernels, with one row for each device and problem. Plans
-read it when they are made; an unchanged file is read once. A file that cannot be read counts as
-empty, with a warning, since its contents can be measured again. A configuration of another version,
-or one that the kernels no longer accept, is ignored.
+It is an SQLite file in the directory of the compiled kernels, with one row for each device and
+problem. Plans read it when they are made; an unchanged file is read once. An unreadable file counts
+as empty, with a warning, since its contents can be measured again. A configuration of another
+version, or one that the kernels no longer accept, is ignored.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Winner:
         The configuration's fields as JSON.
     microseconds : float
     candidates : int
-        How many configurations were measured.
+        The number of configurations that were measured.
     measured : str
         The date of the measurement.
     """
@@ -58,7 +58,7 @@ class Winner:
     measured: str
 
     def describe(self, device: str) -> str:
-        """Return why the configuration is chosen, as a sentence."""
+        """Return a sentence that says why the configuration is chosen."""
         return (
             f"the fastest of {self.candidates} measured on {device} by cupygemm.tune on "
             f"{self.measured}: {self.microseconds:.1f} us"
@@ -67,7 +67,7 @@ class Winner:
 
 def database() -> Path:
     """Return the path of the database file, which need not exist."""
-    from cupygemm._build.cache import cache_dir  # needs more than the core does
+    from cupygemm._build.cache import cache_dir  # the import needs more than the core does
 
     return cache_dir() / "tuned.sqlite3"
 
@@ -81,7 +81,7 @@ def problem_key(problem: GemmProblem) -> str:
 def record(
     device: str, problem: GemmProblem, config: Any, *, seconds: float, candidates: int
 ) -> None:
-    """Keep the winner of a problem on a device, in place of an earlier one.
+    """Store the winner of a problem on a device, replacing an earlier one.
 
     Raises
     ------
@@ -118,7 +118,7 @@ def record(
 def winner(
     device: str, problem: GemmProblem, kind: Callable[..., Config]
 ) -> tuple[Config, Winner] | None:
-    """Return the winner of a problem on a device as a configuration that `kind` makes, if any."""
+    """Return the winner of a problem on a device as a configuration made by `kind`, or None."""
     from cupygemm._build.private_dir import check_of_the_system
 
     file = database()
@@ -138,7 +138,7 @@ def winner(
 
 
 def count_winners() -> dict[str, int]:
-    """Return how many winners there are for each device; none where the file cannot be read."""
+    """Return the number of winners for each device; empty if the file cannot be read."""
     import sqlite3
 
     if not database().exists():
@@ -179,7 +179,7 @@ def _rows(file: Path, device: str, _changed: int, _size: int) -> dict[str, Winne
 
 @contextlib.contextmanager
 def _opened(file: Path) -> Iterator[sqlite3.Connection]:
-    """Open the file for one transaction, after any that another process has open."""
+    """Open the file for one transaction, which waits for any transaction of another process."""
     import sqlite3
 
     connection = sqlite3.connect(file, timeout=30)
