@@ -1,1 +1,1 @@
-"""Products of arrays whose chunks lie on several devices or machines."""
+"""Products of arrays whose chunks are spread over several devices or machines."""

@@ -1,14 +1,14 @@
-"""`all_gather_matmul`: rows that are spread over a group are multiplied as they arrive.
+"""`all_gather_matmul`: multiply rows that are spread over a group as they arrive.
 
-Products run on the caller's stream and a second one, and the exchange, by NCCL or by copies to the
-memory of peers, on the stream of the group. Events or flags order them, in both directions:
+Products run on the caller's stream and a second one. The exchange, by NCCL or by copies to the
+memory of peers, runs on the stream of the group. Events or flags order them, in both directions:
 
 .. code-block:: text
 
     products         own rows | rows of step 1 | rows of step 2 | rows of step 3
     group's stream   step 1   | step 2         | step 3         |
 
-Where this does not pay, all rows are gathered first, on the caller's stream.
+Where this would take longer, all rows are gathered first, on the caller's stream.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ def all_gather_matmul(
 ) -> Any:
     """Multiply a matrix whose rows are spread over a group by a matrix of this rank.
 
-    Each rank gets ``matmul(concatenate(a of all ranks), b)``. It multiplies its own rows at once,
-    and those of the others as they arrive.
+    Each rank gets ``matmul(concatenate(a of all ranks), b)``. It multiplies its own rows
+    immediately, and those of the others as they arrive.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ def all_gather_matmul(
     group : Group
         From `connect`.
     rows : sequence of int, optional
-        The numbers of rows of all ranks. By default all have as many as this one.
+        The numbers of rows of all ranks. By default all have the same number as this one.
     gathered : cupy.ndarray, optional
         C-contiguous array for the rows of all ranks, (sum(rows), k).
     dtype : dtype, optional
@@ -97,10 +97,10 @@ def all_gather_matmul(
     Raises
     ------
     ValueError, TypeError
-        As `cupygemm.matmul`, or a rank calls with another dtype, k or rows. Nothing is enqueued on
-        any rank, and the group stays usable.
+        As for `cupygemm.matmul`, or if a rank passes another dtype, k or rows. Nothing is enqueued
+        on any rank, and the group stays usable.
     GroupError
-        A rank is gone, or does not make the call within the timeout.
+        A rank has ended, or does not make the call within the timeout.
 
     See Also
     --------
@@ -108,10 +108,9 @@ def all_gather_matmul(
 
     Notes
     -----
-    The result has the bits that ``cupygemm.matmul(gathered, b, out)`` gives on one GPU, and these
-    do not depend on the order in which rows arrive. Where the kernel of that product sums in an
-    order that depends on the number of rows (stream-k, or `cupy.matmul`), nothing is multiplied
-    before all rows have arrived.
+    The result is bitwise equal to ``cupygemm.matmul(gathered, b, out)`` on one GPU, whatever the
+    order in which rows arrive. If the order of sums in that product's kernel depends on the number
+    of rows (stream-k, or `cupy.matmul`), nothing is multiplied before all rows have arrived.
     """
     import cupy
 
@@ -156,7 +155,7 @@ def all_gather_matmul(
 
 @dataclass(kw_only=True)
 class _Product:
-    """What is derived from the arguments of a call.
+    """Facts derived from the arguments of a call.
 
     Attributes
     ----------
@@ -167,7 +166,7 @@ class _Product:
         The shape of the gathered operand.
     result : numpy.dtype
     transport, plans
-        How the rows travelled in the last call, and the plans of their products.
+        How the rows were sent in the last call, and the plans of their products.
     """
 
     bounds: list[Rows]
@@ -187,7 +186,7 @@ def _check(
     gathered: Any,
     asked: Mapping[str, Any],
 ) -> tuple[Facts, _Product]:
-    """Check the arguments; return what the other ranks must know, and what follows from them."""
+    """Check the arguments; return the facts for the other ranks, and those derived from them."""
     counts = rows_of_ranks("all_gather_matmul", rows, a.shape[0], group)
     bounds = bounds_of(counts)
     whole = (bounds[-1][1], a.shape[1])
@@ -207,7 +206,7 @@ def _check(
 
 
 def _transport_of(group: Group, product: _Product, itemsize: int, n: int) -> Transport:
-    """Return how the rows travel; n is the largest of any rank."""
+    """Return how the rows are sent; n is the largest of any rank."""
     m, k = product.whole
     work = RowWork(nbytes=k * itemsize, flops=2.0 * k * n, itemsize=itemsize)
     return choose_transport(group, product.bounds, work, segment_bytes=m * work.nbytes)
@@ -235,7 +234,7 @@ class _Gather:
         The rows of this rank.
     b, out : cupy.ndarray
     gathered : cupy.ndarray or None
-        Where the caller wants the rows of all ranks.
+        The caller's array for the rows of all ranks.
     asked : mapping
         ``dtype``, ``casting`` and ``options`` of the call.
     """
@@ -250,7 +249,7 @@ class _Gather:
     asked: Mapping[str, Any]
 
     def step_by_step(self, recordings: Recordings | None, call: Hashable) -> None:
-        """Enqueue copies or NCCL's exchange, and the products: as rows arrive, or at the end."""
+        """Enqueue copies or NCCL's exchange, and the products, as rows arrive or at the end."""
         import cupy
 
         own_rows, peers = self.product.own_rows, self.transport.peers
@@ -308,7 +307,7 @@ class _Gather:
         matmul(full, self.b, self.out, dtype=dtype, casting=casting, **self.asked["options"])
 
     def _products_of_rows(self, full: Any) -> RowProducts | None:
-        """Return the products of rows as they arrive; None if all rows are multiplied at once."""
+        """Return the products of rows as they arrive; None if all rows are multiplied together."""
         product, transport = self.product, self.transport
         if not transport.overlaps:
             return None
@@ -330,7 +329,7 @@ class _Gather:
 
         group, steps = self.group, self.transport.steps
         stream = get_current_stream()
-        group.stream.wait_event(stream.record())  # the rows are there, and `full` may be written
+        group.stream.wait_event(stream.record())  # the rows are complete, and `full` may be written
         arrived = []
         for step in steps:
             sends = [self._message(part, peer) for peer, part in step.sends]

@@ -49,7 +49,7 @@ def matrix(function: str, name: str, array: Any, group: Group) -> Any:
 
 
 def matrices(function: str, a: Any, b: Any, group: Group) -> tuple[Any, Any]:
-    """Return both operands; see `matrix`. The other ranks are told if one is refused."""
+    """Return both operands; see `matrix`. If one is refused, the other ranks are notified."""
     with group.refusing(function):
         return matrix(function, "a", a, group), matrix(function, "b", b, group)
 
@@ -68,9 +68,9 @@ def rows_of_ranks(
     ----------
     function : str
     rows : sequence of int, optional
-        As the caller gives them.
+        As the caller passed them.
     own : int or None
-        The number that this rank must have, and by default all have.
+        The number of rows of this rank, and by default of all ranks.
     group : Group
     total : int, optional
         Their sum.
@@ -78,7 +78,7 @@ def rows_of_ranks(
     Raises
     ------
     ValueError
-        They do not fit the group or the operands.
+        The numbers do not match the group or the operands.
     """
     if rows is None:
         return balanced(total, group.size) if total is not None else [int(own or 0)] * group.size
@@ -100,7 +100,7 @@ def rows_of_ranks(
 
 
 def product_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options that concern products, and not the sum of all of them."""
+    """Return the options that apply to each partial product, not to their sum."""
     return {name: options[name] for name in _OF_PRODUCTS if name in options}
 
 

@@ -1,10 +1,10 @@
 """`Board`: a word for each rank in memory that all processes of a host share.
 
 Before a product, each rank writes one word: the number of the call, and a digest of the function
-and its facts. It then waits for the words of all ranks with that number. If the ranks have agreed
-on the same digests before, they agree again, within microseconds. Otherwise they exchange their
-facts through the rendezvous. The write of a word is atomic, and a rank overwrites its word two
-calls later, when all ranks have read it.
+and its facts. It then waits for the words of all ranks with that number. If the ranks agreed on the
+same digests before, they agree again, within microseconds. Otherwise they exchange their facts
+through the rendezvous. Writing a word is atomic, and a rank overwrites its word two calls later,
+when all ranks have read it.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Board:
 
     @staticmethod
     def create(size: int) -> str:
-        """Make the file of a board and return its path; empty if this host has no such memory."""
+        """Create the file of a board and return its path; "" if this host has no shared memory."""
         with contextlib.suppress(OSError):
             file, path = tempfile.mkstemp(prefix="cupygemm-", dir=_FOLDER)
             os.truncate(file, 16 * size)
@@ -68,7 +68,7 @@ class Board:
         timeout : float
             Seconds.
         check : callable
-            Raises an exception if the group cannot go on.
+            Raises an exception if the group cannot continue.
 
         Raises
         ------
@@ -96,7 +96,7 @@ class Board:
         return tuple(found)
 
     def _digest(self, rank: int) -> int | None:
-        """Return the digest of a rank's current call; None while its word is that of another."""
+        """Return the digest of a rank's current call; None while its word is of another call."""
         word = self._words[self._first + rank]
         return word & _DIGEST_MASK if word >> _DIGEST_BITS == self._number else None
 

@@ -1,4 +1,4 @@
-"""The products of chunks, which run as tasks: on CuPy arrays, on the device of the worker."""
+"""Products of chunks, which are CuPy arrays, as tasks that run on the worker's device."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ register_serializer()  # a worker imports this module with its first task
 
 @dataclass(frozen=True, kw_only=True)
 class ChunkCall:
-    """What the tasks of one product share.
+    """Facts that all tasks of one product share.
 
     Attributes
     ----------
     sums : numpy.dtype
-        The type of sums over some of the chunks along k.
+        The type of sums over a part of the chunks along k.
     options : mapping of str to object
         The keywords of `cupygemm.matmul`, except the arrays of the epilogue.
     """
@@ -37,7 +37,7 @@ class ChunkCall:
     options: Mapping[str, Any]
 
     def __dask_tokenize__(self) -> Any:
-        """Return the facts that determine the result, for the names of the graph's tasks."""
+        """Return the facts that determine the result, from which Dask names the graph's tasks."""
         return str(self.sums), sorted(self.options.items(), key=lambda item: item[0])
 
 

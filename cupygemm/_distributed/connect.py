@@ -1,7 +1,7 @@
-"""`connect`: make a `Group` from a communicator, on all ranks at once.
+"""`connect`: make a `Group` from a communicator, on all ranks together.
 
 The ranks connect to the rendezvous of rank 0. If they are on one host, they open a board; if copies
-are wanted, they open each other's memory.
+are wanted, they also open each other's memory.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ def connect(
     host: str | None = None,
     exchange: Exchange = "auto",
 ) -> Group:
-    """Connect the processes of a communicator to a group, on which products are computed.
+    """Connect the processes of a communicator to a group that computes products.
 
-    Every rank calls this function once. On each, the device of the communicator is the one that
-    holds its arrays.
+    Every rank calls this function once. The arrays of a rank must be on the device of its
+    communicator.
 
     Parameters
     ----------
@@ -47,11 +47,11 @@ def connect(
         The name or the address of the machine of rank 0, if the others cannot reach it under its
         own host name.
     exchange : {"auto", "nccl", "copies", "stores"}
-        How operands and sums travel: by NCCL or RCCL, or to the memory of the other ranks, which
-        must be on one host. ``"copies"`` are made by copy engines while products run; ``"stores"``
-        are made by a kernel before or after one product. By default, a model chooses for each
-        product, by times measured on the device. It chooses NCCL or RCCL on devices of which the
-        times of copies are unknown.
+        How operands and sums are sent: by NCCL or RCCL, or directly to the memory of the other
+        ranks, which must be on one host. ``"copies"`` are made by copy engines while products run;
+        ``"stores"`` are made by a kernel before or after one product. By default, a model chooses
+        for each product, by times measured on the device. It chooses NCCL or RCCL on devices for
+        which the times of copies are unknown.
 
     Returns
     -------
@@ -67,14 +67,14 @@ def connect(
         `timeout` is not positive, the ranks pass different values of `exchange`, or the one they
         pass is unknown or not possible.
     GroupError
-        Rank 0 does not answer, or a rank does not call `connect` within the timeout.
+        Rank 0 does not respond, or a rank does not call `connect` within the timeout.
 
     Notes
     -----
     The ranks agree on each product over TCP before they enqueue it, so that a rank with another
-    shape gives an error on all of them and nothing hangs. While a group has a product in progress,
+    shape causes an error on all of them instead of a hang. While a group has a product in progress,
     the communicator must not be used otherwise. After a `GroupError` the communicator is aborted,
-    because NCCL has no other way to end operations that wait for a rank that is gone.
+    because NCCL has no other way to end operations that wait for a rank that has ended.
 
     Examples
     --------
@@ -110,15 +110,15 @@ def connect(
 
 
 def _communicator(communicator: Any) -> tuple[Any, int, int]:
-    """Return the communicator of NCCL for that of a caller, the rank and the number of ranks."""
+    """Return the NCCL communicator for a caller's communicator, the rank, and the group's size."""
     from cupy.cuda import nccl
 
-    if hasattr(communicator, "Get_rank"):  # mpi4py's
+    if hasattr(communicator, "Get_rank"):  # of mpi4py
         rank, size = communicator.Get_rank(), communicator.Get_size()
         unique_id = communicator.bcast(nccl.get_unique_id() if rank == 0 else None, root=0)
         communicator = nccl.NcclCommunicator(size, unique_id, rank)
     elif not isinstance(communicator, nccl.NcclCommunicator):
-        communicator = getattr(communicator, "_comm", communicator)  # that of a process group
+        communicator = getattr(communicator, "_comm", communicator)  # of a process group
     if not isinstance(communicator, nccl.NcclCommunicator):
         raise TypeError(
             f"connect: the communicator is {type_of(communicator)}; pass a "
@@ -145,7 +145,7 @@ def _broadcast(nccl: Any, text: str) -> str:
 
 
 def _share_a_process(membership: Membership) -> bool:
-    """Return whether some ranks are threads of one process."""
+    """Whether some ranks are threads of one process."""
     everybody = membership.agree({"host": host_name(), "process": os.getpid()})
     return len({(each["host"], each["process"]) for each in everybody}) < len(everybody)
 

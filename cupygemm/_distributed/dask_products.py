@@ -7,7 +7,7 @@
     c[i, j] = epilogue(sums + a[i, 2] @ b[2, j])  rounded once
 
 A task holds one chunk of each operand and the sums. 16-bit operands are summed in float32, as in
-the product of whole arrays, and the bits of a result depend on the chunks alone, not on the
+the product of whole arrays, and the bits of a result depend only on the chunks, not on the
 scheduler. `tensordot` and `einsum` compute a partial result for each combination of chunks, and
 Dask adds these.
 """
@@ -182,7 +182,7 @@ def _contracted(
 def _whole_along_diagonals(
     arrays: tuple[Array, ...], labels: tuple[list[int], ...]
 ) -> tuple[Array, ...]:
-    """Return the arrays with a single chunk along each label that one of them has twice."""
+    """Rechunk arrays to a single chunk along each label that one of them has twice."""
     twice = {name for names in labels for name in names if names.count(name) > 1}
     if not twice:
         return arrays
@@ -201,7 +201,7 @@ class _Blocks:
     Parameters
     ----------
     a, b : dask.array.Array
-        Operands of equal numbers of axes, chunked alike along k.
+        Operands with the same number of axes and the same chunks along k.
     arrays : mapping of str to dask.array.Array
         The arrays of the epilogue, with as many axes as the result.
     """
@@ -244,13 +244,13 @@ class _Blocks:
 
 
 def _chunk_of(array: Array, index: Index) -> tuple[Any, ...]:
-    """Return the key of a chunk; an axis of one element broadcasts."""
+    """Return the key of a chunk; axes of length 1 broadcast."""
     place = (0 if len(sizes) == 1 else i for i, sizes in zip(index, array.chunks, strict=True))
     return (array.name, *place)
 
 
 def _aligned(a: Array, b: Array) -> tuple[Array, Array]:
-    """Return operands with equal numbers of axes, chunked alike along the axes that they share."""
+    """Return operands with the same number of axes, and the same chunks along shared axes."""
     axes = max(a.ndim, b.ndim)
     a = a[(None,) * (axes - a.ndim)]
     b = b[(None,) * (axes - b.ndim)]
@@ -323,11 +323,11 @@ def _chunked(function: str, name: str, array: Any) -> Array:
 
 def _meta(array: Array) -> Any:
     """Return an empty array of the type of the chunks."""
-    return array._meta  # noqa: SLF001  # what Dask's own functions and other libraries read
+    return array._meta  # noqa: SLF001  # read by Dask's own functions and other libraries too
 
 
 def _operand(name: str, array: Array, keyword: str, given: Any) -> Operand:
-    """Return an operand's shape and type for the checks, as a C-contiguous array."""
+    """Describe an operand for the checks, as a C-contiguous array of its shape and type."""
     dtype = operand_dtype(name, keyword, array.dtype, given)
     return contiguous(array.shape, dtype)
 

@@ -1,8 +1,9 @@
 """`cupygemm.matmul` of `cupyx.distributed.array.DistributedArray`: several devices in one process.
 
-The operands' chunks may lie anywhere. A plan, as for processes (`sharded_plan`), says which device
-multiplies what, and one thread enqueues everything: devices copy what others lack to them on
-streams of their own, panel by panel, and multiply on their current streams. Events order the two.
+The operands' chunks may be on any devices. As for processes, a plan (`sharded_plan`) says which
+blocks each device multiplies. One thread enqueues everything: devices copy the blocks that others
+lack on separate streams, panel by panel, and multiply on their current streams. Events order the
+two.
 """
 
 from __future__ import annotations
@@ -100,7 +101,7 @@ def matmul(
         index: _result_chunks(work.out, region)
         for index, work, region in zip(devices, works, plan.owned, strict=True)
     }
-    comms = replicas[0]._comms  # noqa: SLF001  # which CuPy's own functions hand on
+    comms = replicas[0]._comms  # noqa: SLF001  # as CuPy's own functions do
     return DistributedArray(shape.result, result, results, REPLICA, comms)
 
 
@@ -120,7 +121,7 @@ class Chunk:
     device : int
         The device that holds it.
     number : int
-        Its place among the device's chunks.
+        Its index among the device's chunks.
     region : Region
         Its place in the array.
     array : cupy.ndarray
@@ -137,7 +138,7 @@ class Chunk:
 
 
 class _Run:
-    """The enqueueing of one product.
+    """Enqueues one product.
 
     Parameters
     ----------
@@ -196,7 +197,7 @@ class _Run:
             self._wait(rank, record(copies, self.devices[rank]))
 
     def _wait(self, rank: int, event: Any) -> None:
-        """Let the current stream of a device wait; the default stream is that of each device."""
+        """Make the current stream of a device wait; the default stream is that of the device."""
         from cupy.cuda import Device
 
         with Device(self.devices[rank]):
@@ -210,14 +211,14 @@ class _Run:
                 do(work)
 
     def _order_copies(self) -> None:
-        """Let all copies wait for the devices' work so far, which fills and frees buffers."""
+        """Make all copies wait for the devices' work so far, which fills and frees buffers."""
         for stream, index in zip(self.streams, self.devices, strict=True):
             event = record(stream, index)
             for copies in self.copies:
                 copies.wait_event(event)
 
     def _copy(self, move: Move, source: Any, target: Any) -> tuple[Move, Any, Any, Any]:
-        """Enqueue a copy by the device that has the data.
+        """Enqueue a copy on the device that has the data.
 
         Returns
         -------
@@ -240,7 +241,7 @@ class _Run:
             return move, stream.record(), target, None if placed is target else placed
 
     def _place(self, arrived: Sequence[tuple[Move, Any, Any, Any]]) -> None:
-        """Let the devices wait for copies, and bring these where they belong."""
+        """Make the devices wait for copies, and move the copied data into place."""
         from cupy.cuda import Device
 
         for move, event, target, copy in arrived:
@@ -251,7 +252,7 @@ class _Run:
 
 
 def record(stream: Any, index: int) -> Any:
-    """Return an event that a stream of a device records; the default stream is each device's."""
+    """Return an event recorded on a device's stream; the default stream is that of the device."""
     from cupy.cuda import Device
 
     with Device(index):
@@ -289,7 +290,7 @@ def _chunks(name: str, array: Any) -> list[Chunk]:
     """Return the chunks of a distributed array, with all updates applied."""
     array.all_chunks()
     found = []
-    for index, chunks in array._chunks_map.items():  # noqa: SLF001  # the events are only there
+    for index, chunks in array._chunks_map.items():  # noqa: SLF001  # only chunks have the events
         for number, chunk in enumerate(chunks):
             ranges = [s.indices(extent) for s, extent in zip(chunk.index, array.shape, strict=True)]
             if any(step != 1 for _, _, step in ranges):
@@ -308,7 +309,7 @@ def _chunks(name: str, array: Any) -> list[Chunk]:
 
 
 def _stand_ins(x1: Any, x2: Any) -> tuple[Any, Any]:
-    """Return arrays with the shapes and types of the operands, without their memory."""
+    """Return arrays with the shapes and types of the operands, but almost no memory."""
     import cupy
     from cupy.lib.stride_tricks import as_strided
 
@@ -317,7 +318,7 @@ def _stand_ins(x1: Any, x2: Any) -> tuple[Any, Any]:
 
 
 def _ones(array: Any) -> Any:
-    """Return an array of one shape and type, of no extent in memory, on the current device."""
+    """Return a broadcast array of a shape and type on the current device, with one element."""
     import cupy
     from cupy.lib.stride_tricks import as_strided
 
@@ -342,7 +343,7 @@ def _epilogue_arrays(options: Mapping[str, Any], shape: ProductShape) -> dict[st
 
 
 def _on_device(arrays: Mapping[str, Any], region: Region) -> dict[str, Any]:
-    """Return the parts of arrays that a block of the result needs, on the current device."""
+    """Return, on the current device, the parts of arrays that a block of the result needs."""
     from cupy.cuda import get_current_stream
 
     found = {}
@@ -362,7 +363,7 @@ def _empty(shape: tuple[int, int], dtype: Any) -> Any:
 
 
 def _result_chunks(array: Any, region: Region) -> list[Any]:
-    """Return the chunks of a device: its block of the result, or none."""
+    """Return the chunks of a device: its block of the result, or an empty list."""
     from cupy.cuda import get_current_stream
     from cupyx.distributed.array._chunk import _Chunk
 

@@ -1,9 +1,9 @@
 """`Group`: the processes of a product, one for each device, and how they exchange arrays.
 
-A group is connected once (`connect`), on a communicator of NCCL or RCCL, which moves the data on a
-stream of the group's own, and a `Rendezvous`, through which the ranks agree on calls. Every product
-of the group uses three members: `agree` before anything is enqueued, `exchange` for one step of
-sends and receives, or `peers` for copies, and `guarded` around everything after the agreement.
+A group is connected once (`connect`). It has a communicator of NCCL or RCCL, which moves data on
+the group's stream, and a `Rendezvous`, through which the ranks agree on calls. Every product of the
+group uses three members: `agree` before anything is enqueued, `exchange` for one step of sends and
+receives, or `peers` for copies, and `guarded` around everything after the agreement.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Exchange = Literal["auto", "nccl", "copies", "stores"]
 DEFAULT_TIMEOUT = 60.0
 """Seconds that a call waits for the other ranks."""
 _TABLE_SIZE = 1024
-_REASON_SECONDS = 5.0  # for the reason of an error of NCCL to arrive from another rank
+_REASON_SECONDS = 5.0  # until the reason of an NCCL error arrives from another rank
 
 
 class Group:
@@ -52,19 +52,18 @@ class Group:
     stream, second_stream : cupy.cuda.Stream
         For the exchange, and for every second product of a call; see `ProductStreams`.
     board : Board or None
-        Memory through which ranks of one host agree on calls that they have agreed on before; None
-        if they share none.
+        Memory in which ranks of one host agree on repeated calls; None if they share no memory.
     peers : Peers or None
         Copies to the memory of the other ranks; None if all data moves by NCCL or RCCL.
     recordings : Recordings or None
-        The calls by such copies that have come again; None without peers.
+        Recordings of repeated calls that use such copies; None without peers.
     shares_process : bool
         Whether ranks are threads of one process; see `meet_threads`.
     met : Met or None
         The digests of the last call on which the ranks agreed; None without a board.
     exchange_asked : {"auto", "nccl", "copies", "stores"}
     transports : PlanTable
-        How rows travel, by the work of a product; see `choose_transport`.
+        How rows are sent, by the work of a product; see `choose_transport`.
     """
 
     def __init__(
@@ -87,8 +86,8 @@ class Group:
             self.stream = Stream(non_blocking=True)
             self.second_stream = Stream(non_blocking=True)
         self.board: Board | None = None
-        # All ranks agree on the same calls in the same order, and so forget the same ones. Which
-        # calls and transports are kept may differ between ranks, so these have tables of their own.
+        # All ranks agree on the same calls in the same order, and so drop the same ones. Which
+        # calls and transports are kept may differ between ranks, so these have separate tables.
         self._agreed = PlanTable(_TABLE_SIZE)
         self._calls = PlanTable(_TABLE_SIZE)
         self.transports = PlanTable(_TABLE_SIZE)
@@ -107,13 +106,13 @@ class Group:
 
     @property
     def broken(self) -> GroupError | None:
-        """Return why the group is not usable any more; None if it is."""
+        """Return why the group is no longer usable; None if it is usable."""
         return self._membership.broken
 
     def close(self) -> None:
-        """Leave the group, after which it is not usable on any rank.
+        """Leave the group, which is then unusable on all ranks.
 
-        The communicator stays open. The end of the process leaves the group as well.
+        The communicator stays open. A process that ends leaves the group as well.
         """
         from cupy.cuda import Device
 
@@ -161,8 +160,8 @@ class Group:
         own : sequence of str
             The facts that may differ between ranks.
         check : callable
-            Checks the arguments; returns the facts for the other ranks, and what the function needs
-            later. If it raises TypeError or ValueError, the other ranks are told.
+            Checks the arguments; returns the facts for the other ranks, and values that the
+            function needs later. If it raises TypeError or ValueError, other ranks are notified.
         """
         found: Checked[Details] | None = None if key is None else self._calls.get(key)
         if found is None:
@@ -198,8 +197,8 @@ class Group:
         Raises
         ------
         GroupError
-            A rank is gone, or does not make the call within the timeout. The group is not usable
-            any more.
+            A rank has ended, or does not make the call within the timeout. The group is no longer
+            usable.
         ValueError
             A rank calls another function, or with other facts, or has refused its call. Nothing has
             been enqueued on any rank, and the group stays usable.
@@ -231,7 +230,7 @@ class Group:
     def meets_again(self, function: str, met: Met) -> bool:
         """Wait until all ranks have made a call, and return whether they are the same as before.
 
-        If not, call `agree` with the same digest; it does not wait again.
+        If they differ, call `agree` with the same digest; it does not wait again.
         """
         digest, before = met
         known = self._meet(function, digest)
@@ -255,18 +254,18 @@ class Group:
     def meet_threads(self) -> None:
         """Wait for the other ranks, if some are threads of one process.
 
-        Some functions of a driver (allocations, frees, loading a kernel) block until all devices of
-        the process are idle, and meanwhile no other thread can call the driver. If a device then
-        waits for work that another rank has yet to enqueue, neither continues. So these ranks meet
-        twice: before they enqueue work that waits for another rank, and after each has enqueued
-        what the others wait for. They do nothing else between the two.
+        Some functions of a driver (allocating, freeing, loading a kernel) block until all devices
+        of the process are idle, and meanwhile no other thread can call the driver. If a device then
+        waits for work that another rank has not enqueued yet, the ranks deadlock. So these ranks
+        meet twice: before they enqueue work that waits for another rank, and after each has
+        enqueued the work that others wait for. They do nothing else between the two.
         """
         if self.shares_process:
             self._membership.agree({})
 
     @contextlib.contextmanager
     def refusing(self, function: str) -> Iterator[None]:
-        """Tell the other ranks if the arguments of this one are refused."""
+        """Notify the other ranks if the arguments of this one are refused."""
         try:
             yield
         except (TypeError, ValueError) as err:
@@ -276,12 +275,12 @@ class Group:
 
     @contextlib.contextmanager
     def guarded(self) -> Iterator[None]:
-        """End the group if an exception is raised after the agreement, so that no rank waits.
+        """End the group if an exception is raised after the agreement, so that no rank hangs.
 
         Raises
         ------
         GroupError
-            A fault of another rank has ended the group meanwhile.
+            A fault of another rank has ended the group in the meantime.
         """
         try:
             yield
@@ -343,8 +342,7 @@ class Group:
     def exchange(self, sends: Sequence[Message], receives: Sequence[Message], stream: Any) -> None:
         """Enqueue a step of sends and receives on a stream.
 
-        They are in progress together, and none is done before all have been called. Empty ones are
-        left out.
+        They progress together: none completes before all have been called. Empty ones are omitted.
 
         Parameters
         ----------
@@ -370,7 +368,7 @@ class Group:
 
 
 def _check_alike(function: str, name: str, values: list[str]) -> None:
-    """Raise ValueError if a rank's value of a fact differs from that of most ranks."""
+    """Raise ValueError if a fact differs between ranks; name a rank that differs from most."""
     usual = max(values, key=values.count)
     if values.count(usual) < len(values):
         odd = next(rank for rank, value in enumerate(values) if value != usual)

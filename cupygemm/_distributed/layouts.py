@@ -1,8 +1,8 @@
-"""Layouts: which block of a matrix each rank has.
+"""Layouts: the block of a matrix that each rank has.
 
 A layout is a grid of ranks over the rows and the columns of a matrix, in row-major order: rank r of
 a grid (p, q) has block (r // q, r % q). ``"rows"`` is the grid (size, 1), ``"columns"`` is (1,
-size). The extents of blocks differ by one at most, larger ones first.
+size). The extents of blocks differ by at most one, larger ones first.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Region(NamedTuple):
         return rows * columns
 
     def within(self, other: Region) -> tuple[slice, slice]:
-        """Return where this region lies in an array that holds another one."""
+        """Return the slices of this region in an array that holds another region."""
         (row, row_end), (column, column_end) = self
         (first_row, _), (first_column, _) = other
         return (
@@ -67,7 +67,7 @@ class Grid:
     columns: int
 
     def regions(self, shape: tuple[int, int]) -> list[Region]:
-        """Return the region of each rank, of a matrix of that shape."""
+        """Return the region of each rank in a matrix of this shape."""
         rows = bounds_of(balanced(shape[0], self.rows))
         columns = bounds_of(balanced(shape[1], self.columns))
         return [Region(r, c) for r in rows for c in columns]
@@ -79,7 +79,7 @@ def parse_layout(name: str, layout: Layout, size: int) -> Grid:
     Raises
     ------
     ValueError
-        It is unknown, or does not have a block for each rank.
+        The layout is unknown, or does not have a block for each rank.
     """
     known = {"rows": (size, 1), "columns": (1, size)}
     extents = known.get(layout) if isinstance(layout, str) else tuple(layout)
@@ -96,12 +96,12 @@ def parse_layout(name: str, layout: Layout, size: int) -> Grid:
 def extents_of(
     name: str, grid: Grid, shapes: Sequence[Sequence[int]]
 ) -> tuple[tuple[int, int], list[Region]]:
-    """Return the shape of a matrix and the regions of the ranks, from the shapes of their blocks.
+    """Return the shape of a matrix and the regions of the ranks from the shapes of their blocks.
 
     Raises
     ------
     ValueError
-        A block has another shape than the layout gives it.
+        A block does not have the shape that the layout implies.
     """
     m = sum(int(shapes[row * grid.columns][0]) for row in range(grid.rows))
     n = sum(int(shapes[column][1]) for column in range(grid.columns))

@@ -1,4 +1,4 @@
-"""`Message`: memory that travels between two ranks."""
+"""`Message`: memory that is sent between two ranks."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 
 class Message(NamedTuple):
-    """Memory of this rank, and the rank that its contents go to or come from."""
+    """Memory of this rank, and the rank that receives or sends its contents."""
 
     address: int
     nbytes: int

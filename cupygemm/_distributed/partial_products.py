@@ -1,8 +1,8 @@
 """`PartialProducts`: a rank's part of a sum over ranks; `Reduction` adds the parts of its rows.
 
 A rank takes the steps of `all_gather_matmul` in reverse: where it would receive rows of a peer, it
-multiplies these rows for the peer, and sends the sums while it multiplies for the next one. Where
-this does not pay, it multiplies all rows first, on the caller's stream.
+multiplies these rows for the peer, and sends the sums while it multiplies for the next one. If this
+would take longer, it multiplies all rows first, on the caller's stream.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ class PartialTypes:
     operands : tuple of str
         The names of both operands' types.
     sums : numpy.dtype
-        In which partial products are added.
+        The type in which partial products are added.
     travelling : numpy.dtype
-        In which they are rounded and travel.
+        The type to which they are rounded before they are sent.
     options : mapping
         Keywords of `cupygemm.matmul`.
     plans : dict
-        The plans of ranges of rows, where later calls have the same shapes, strides and alignment.
+        The plans of ranges of rows, for later calls with the same shapes, strides and alignment.
     """
 
     operands: tuple[str, str]
@@ -60,15 +60,15 @@ def partial_types(call: Call, partial_dtype: Any, options: Mapping[str, Any]) ->
     ----------
     call : Call
     partial_dtype : dtype or None
-        The type in which they travel; None is `bfloat16` for results of that type, or else the
-        type of their sums.
+        The type in which they are sent; None means `bfloat16` for results of that type, or else
+        the type of their sums.
     options : mapping
         Keywords of the call.
 
     Raises
     ------
     TypeError
-        That type cannot hold the sums of such products.
+        The type cannot hold sums of such products.
     """
     types = call.request.types
     sums = type_of_sums(types, epilogue=call.arguments is not None)
@@ -85,10 +85,10 @@ def partial_types(call: Call, partial_dtype: Any, options: Mapping[str, Any]) ->
 
 
 def _type_of_parts(types: ProductTypes, sums: np.dtype[Any]) -> np.dtype[Any]:
-    """Return the type in which partial products travel by default.
+    """Return the type in which partial products are sent by default.
 
     bfloat16 has the range of float32, so that a partial product overflows only where its sum in
-    float32 would. float16 has not.
+    float32 would. float16 has a smaller range.
     """
     return BF16 if types.stored == BF16 and sums == F32 else sums
 
@@ -108,7 +108,7 @@ class PartialProducts:
         self._types = types
 
     def empty_like_result(self) -> Any:
-        """Return an array for all rows, in the type in which they travel."""
+        """Return an array for all rows, in the type in which they are sent."""
         from cupy import empty
 
         return empty((self.a.shape[0], self.b.shape[1]), self.travelling)
@@ -120,7 +120,7 @@ class PartialProducts:
         return {"types": types, "(m, n)": shape, "rows": counts, "k": self.a.shape[1]}
 
     def multiply(self, rows: Rows, target: Any) -> None:
-        """Enqueue the product of some rows, rounded to the type in which it travels."""
+        """Enqueue the product of some rows, rounded to the type in which it is sent."""
         if rows[1] <= rows[0]:
             return
         part, types = self.a[slice(*rows)], self._types
@@ -139,7 +139,7 @@ class PartialProducts:
 def transport_of(
     group: Group, bounds: Sequence[Rows], sums: PartialProducts, k: int, *, result_bytes: int = 0
 ) -> Transport:
-    """Return how the sums travel.
+    """Return how the sums are sent.
 
     Parameters
     ----------
@@ -150,7 +150,7 @@ def transport_of(
     k : int
         The largest k of any rank.
     result_bytes : int
-        The bytes of the result that the segments hold after the sums; 0 if they do not.
+        The bytes of the result that the segments hold after the sums; 0 if they hold none.
     """
     row_bytes = sums.b.shape[1] * sums.travelling.itemsize
     parts = group.size * max(last - first for first, last in bounds) * row_bytes
@@ -162,7 +162,7 @@ def transport_of(
 
 @dataclass(frozen=True, kw_only=True)
 class Reduction:
-    """The sum of partial products over a group, of which this rank gets some rows.
+    """The sum of partial products over a group; this rank gets some of its rows.
 
     Attributes
     ----------
@@ -186,9 +186,10 @@ class Reduction:
         call : Call
             The call that computes this rank's rows of the result.
         out : cupy.ndarray or None
-            Where they are stored; None makes a new array.
+            Array for these rows; None makes a new one.
         key : hashable, optional
-            What identifies the call but for the addresses of its arrays; None if it cannot be kept.
+            The identity of the call, without the addresses of its arrays; None if it cannot be
+            kept.
         """
         import cupy
 
@@ -262,14 +263,14 @@ class Reduction:
             runtime.memcpyAsync(place, own.address, own.nbytes, kind, stream.ptr)
 
     def _exchange_by_nccl(self, sent: Any, parts: Any) -> None:
-        """Enqueue the partial products, and the exchange of each when it is computed."""
+        """Enqueue the partial products, and the exchange of each one after it is computed."""
         from cupy.cuda import get_current_stream
 
         group, stream = self.group, get_current_stream()
         for step in self.transport.steps:
             for _, part in step.receives:
                 self.sums.multiply(part, sent[slice(*part)])
-            # These sums are there, and `parts` may be written.
+            # These sums are complete, and `parts` may be written.
             group.stream.wait_event(stream.record())
             group.exchange(*self._messages(step, sent, parts), group.stream)
         self.sums.multiply(self._own_rows, parts[group.rank])
@@ -308,7 +309,7 @@ class Reduction:
         streams.join()
 
     def _send_by_stores(self, peers: Peers, sent: Any, parts: Any) -> None:
-        """Enqueue the partial products of all rows, and their stores to all ranks."""
+        """Enqueue the partial products of all rows, and stores of them to all ranks."""
         from cupy.cuda import get_current_stream
 
         stream = get_current_stream()

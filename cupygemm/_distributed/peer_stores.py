@@ -1,7 +1,7 @@
-"""`store_copies`: one kernel that copies several pieces of memory, also to that of other devices.
+"""`store_copies`: one kernel that copies several pieces of memory, also to other devices.
 
-A copy engine takes some microseconds for each copy. A kernel stores to all peers at once, but
-occupies compute units meanwhile.
+A copy engine takes some microseconds for each copy. A kernel stores to all peers together, but
+occupies compute units while it runs.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ import functools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-_WIDEST = 16  # bytes that a thread loads and stores at once
+_WIDEST = 16  # bytes of a load or a store of a thread
 _UNITS = {_WIDEST: "uint4", 1: "unsigned char"}
-_PIECE = 256  # threads that store next to each other
+_PIECE = 256  # threads that store adjacent memory
 _COPIES_OF_ONE_KERNEL = 16
 
 
 class Copy(NamedTuple):
-    """Bytes to copy from an address to another one, which another device may hold."""
+    """Bytes to copy from one address to another, which may be on another device."""
 
     source: int
     target: int
@@ -25,9 +25,9 @@ class Copy(NamedTuple):
 
 
 def store_copies(copies: Sequence[Copy], stream: Any) -> None:
-    """Enqueue copies, which a kernel makes; several kernels if there are many copies.
+    """Enqueue one kernel that makes copies, or several kernels for many copies.
 
-    The addresses must be those of memory that kernels of the current device may use.
+    Kernels of the current device must have access to the addresses.
     """
     copies = [copy for copy in copies if copy.nbytes]
     for first in range(0, len(copies), _COPIES_OF_ONE_KERNEL):
@@ -50,7 +50,7 @@ def _copier(count: int, width: int) -> Any:
 
     Groups of threads take turns among the copies, which fills the links better than one copy after
     the other: 20 instead of 24 us for 2 MiB to each of three peers, 74 instead of 78 for 8 MiB
-    (measured, four H200, all at once, 2026-11-27).
+    (measured, four H200, all sending together, 2026-11-27).
     """
     import cupy
 

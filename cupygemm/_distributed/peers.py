@@ -1,7 +1,7 @@
 """`Peers`: the ranks of a host copy rows to a segment of each other's memory.
 
 A rank copies rows to the segment of a peer, on the stream of the group, and then raises a flag
-there. The peer's stream waits for the flag. Neither the host nor a compute unit takes part:
+there. The peer's stream waits for the flag. This involves neither the host nor compute units:
 
 .. code-block:: text
 
@@ -9,14 +9,14 @@ there. The peer's stream waits for the flag. Neither the host nor a compute unit
     rank 1, caller's stream   own rows ... | wait for arrived(0) | rank 0's rows
 
 A flag counts the copies of a call that have arrived from a rank, and is 0 again when the call ends.
-Calls write the two halves of a segment, and of the flags, in turns, and each call sends a flag from
-each rank to each other one, even without rows. So a copy cannot overtake its reader: a rank sends
-the rows of call N when it has received those of call N - 1 from the peer, which the peer sent after
-it had read those of call N - 2. A call with the same arrays in the same half enqueues the same
-operations, which `recordings` uses.
+Calls alternate between the two halves of a segment, and of the flags, and each call sends a flag
+from each rank to each other one, even without rows. So a copy cannot overwrite rows that are still
+being read: a rank sends the rows of call N after it has received those of call N - 1 from the peer,
+which the peer sent after it had read those of call N - 2. A call with the same arrays in the same
+half enqueues the same operations; `recordings` relies on this.
 
-Where little data travels, one kernel stores all rows in the segments of the peers instead, and each
-rank raises all flags and waits for all of its own in one operation (`store`, `exchange_flags`).
+For little data, one kernel stores all rows in the segments of the peers instead, and each rank
+raises all flags and waits for all of its own in one operation (`store`, `exchange_flags`).
 
 Processes open each other's memory by the driver's handles (IPC), and threads of a process by peer
 access. Where this is not possible, `open_peers` returns None on all ranks.
@@ -36,7 +36,7 @@ from cupygemm._distributed.peer_stores import Copy, store_copies
 from cupygemm._distributed.segment import GRANULE, Agree, PeerError, Segment
 
 _FLAG_BYTES = 64
-_RELEASED = 0x3F  # all bytes: a count that no call reaches
+_RELEASED = 0x3F  # all bytes: more than any call counts
 _RELEASE_PAUSES = (0.0, 0.05, 0.2, 0.5, 1.0, 2.0)  # seconds
 _RELEASE_AGAIN, _RELEASE_AGAIN_AT_MOST = 1e-4, 1e-2
 """Seconds until flags are raised again while calls wait; each time frees two queued calls."""
@@ -49,20 +49,20 @@ class Peers:
     ----------
     rank, size : int
     stream : cupy.cuda.Stream
-        On which copies are enqueued.
+        The stream of the copies.
     agree : callable
         Returns the facts of all ranks.
     meet : callable, optional
-        Waits for the other ranks, where some are threads of one process; see `Group.meet_threads`.
+        Waits for the other ranks, if some are threads of one process; see `Group.meet_threads`.
 
     Attributes
     ----------
     capacity : int
         The bytes of each half of a segment.
     others_first : list of int
-        All ranks, from the next one to this one.
+        All ranks, beginning after this one and ending with it.
     recording : bool
-        Whether the operations are kept for later, and so must not use events between streams.
+        Whether operations are recorded, and so must not use events between streams.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class Peers:
         self.restart()
 
     def reserve(self, nbytes: int) -> bool:
-        """Make each half at least as large as this; all ranks call it with the same number.
+        """Enlarge each half to at least this size; all ranks call it with the same number.
 
         Returns
         -------
@@ -125,21 +125,21 @@ class Peers:
         return True
 
     def array(self, shape: Sequence[int], dtype: Any) -> Any:
-        """Return an array in the half of this rank's segment that the current call writes."""
+        """Return an array in the current call's half of this rank's segment."""
         assert self._data is not None
         return self._data.array(shape, dtype, self._half * self.capacity)
 
     def place(self, *, after: int = 0) -> tuple[int, int]:
-        """Return which memory a call uses: the current one, or the next one after it."""
+        """Return which memory a call uses, the current one or the next one."""
         return self._generation, self._half ^ after
 
     def restart(self) -> None:
-        """Reset the counts of the current call, whose enqueued copies will not run."""
+        """Reset the counts of the current call, because its enqueued copies will not run."""
         self._sent = [0] * self._size
         self._received = [0] * self._size
 
     def begin(self, stream: Any) -> None:
-        """Begin a call: its copies follow the work of a stream so far, and all of the last call."""
+        """Begin a call: its copies follow all work so far on a stream, and the whole last call."""
         self._check()
         self._half ^= 1
         self.restart()
@@ -148,7 +148,7 @@ class Peers:
         self.stream.wait_event(self._begun)
 
     def send(self, message: Message, offset: int) -> None:
-        """Copy memory of this rank to a place in a peer's segment, and raise the flag there."""
+        """Copy memory of this rank to a place in a peer's segment, and raise the peer's flag."""
         from cupy.cuda import runtime
 
         self._check()
@@ -161,7 +161,7 @@ class Peers:
         self._driver.write(pointer, self._arrived(self._rank, peer), self._sent[peer])
 
     def store(self, sends: Sequence[tuple[Message, int]], stream: Any) -> None:
-        """Let one kernel store messages at places in the segments of peers, or of this rank."""
+        """Store messages at places in the segments of peers, or of this rank, by one kernel."""
         self._check()
         assert self._data is not None
         start = self._half * self.capacity
@@ -172,7 +172,7 @@ class Peers:
         store_copies(copies, stream)
 
     def exchange_flags(self, stream: Any) -> None:
-        """Tell all peers that `store` is done, and wait until it is on all of them.
+        """Tell all peers that `store` is done, and wait until all of them have done theirs.
 
         The flags of this rank are 0 again afterwards.
         """
@@ -188,7 +188,7 @@ class Peers:
         self._driver.enqueue(stream.ptr, [*told, *met, *lowered])
 
     def send_after(self, stream: Any, message: Message, offset: int) -> None:
-        """Copy memory when a stream has written it; see `send`."""
+        """Copy memory after a stream has written it; see `send`."""
         if self.recording:
             self._sent[self._rank] += 1
             flag = self._arrived(self._rank, self._rank)
@@ -200,18 +200,18 @@ class Peers:
         self.send(message, offset)
 
     def follow(self, peer: int) -> None:
-        """Let the next copies wait until the next one from a peer has arrived.
+        """Make the next copies wait until the next one from a peer has arrived.
 
-        In a ring this keeps two ranks from sending to the same one. Where ranks share a process,
-        it is left out, so that nothing waits for another rank before all have met.
+        In a ring this prevents two ranks from sending to the same one. If ranks share a process,
+        it has no effect, so that nothing waits for another rank before all have met.
         """
         if self._meet is None:
             self._wait(self.stream, peer, self._received[peer] + 1)
 
     def sent(self) -> None:
-        """Let no stream wait for a peer before each rank has enqueued all copies of the call.
+        """Wait until each rank has enqueued all its copies, so that streams may wait for them.
 
-        To be called before `receive`. It matters only where ranks share a process.
+        Call it before `receive`. It has an effect only if ranks share a process.
         """
         if self._meet is not None and not self.recording:
             self._meet()
@@ -222,17 +222,17 @@ class Peers:
         return self._meet is not None
 
     def receive(self, peer: int, stream: Any) -> None:
-        """Let a stream wait for the next copy of a peer."""
+        """Make a stream wait for the next copy of a peer."""
         self._check()
         self._received[peer] += 1
         self._wait(stream, peer, self._received[peer])
 
     def follow_last(self, stream: Any) -> None:
-        """Let a stream wait for all of the last call."""
+        """Make a stream wait for the whole last call."""
         stream.wait_event(self._ended)
 
     def end(self, stream: Any) -> None:
-        """End a call: a stream waits until the copies of this rank have read their arrays."""
+        """End a call: make a stream wait until the copies of this rank have read their arrays."""
         from cupy.cuda import runtime
 
         self._sent_all.record(self.stream)
@@ -242,7 +242,7 @@ class Peers:
         self._ended.record(stream)
 
     def begin_on(self, stream: Any) -> None:
-        """Begin a call with all work on one stream, which waits for the end of the last call."""
+        """Begin a call with all its work on one stream, which waits for the whole last call."""
         self._check()
         self._half ^= 1
         self.restart()
@@ -253,12 +253,12 @@ class Peers:
         self._ended.record(stream)
 
     def release(self) -> None:
-        """Release the streams of this rank that wait for flags, because a rank is gone."""
+        """Release the streams of this rank that wait for flags, because a rank has ended."""
         self._released = True
         threading.Thread(target=self._release, name="cupygemm-release", daemon=True).start()
 
     def _release(self) -> None:
-        """Raise all flags until no call of this rank waits any more.
+        """Raise all flags until no call of this rank waits.
 
         The end of each queued call lowers the flags of its half again, and late writes of other
         ranks may lower some.
@@ -283,7 +283,7 @@ class Peers:
             raise PeerError("a rank of the group has ended")
 
     def close(self) -> None:
-        """Close the memory of the others, when all work of this rank has ended."""
+        """Close the memory of the others, after all work of this rank has ended."""
         from cupy.cuda import runtime
 
         runtime.deviceSynchronize()
@@ -297,8 +297,8 @@ class Peers:
     def _arrived(self, source: int, at: int) -> int:
         """Return the address, at one rank, of the count of copies that arrived from another.
 
-        The count of a rank's own is used during a recording, for the products that it has computed
-        for the others.
+        During a recording, a rank's own count is used for the products that it has computed for the
+        others.
         """
         return self._flags.addresses[at] + (self._half * self._size + source) * _FLAG_BYTES
 

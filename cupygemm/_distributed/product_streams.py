@@ -1,7 +1,7 @@
-"""`ProductStreams`: products of ranges of rows run on two streams that take turns.
+"""`ProductStreams`: products of ranges of rows, alternately on two streams.
 
-A product whose tiles do not fill all compute units leaves the rest to the next one, which need not
-wait for its end:
+If the tiles of a product do not fill all compute units, the next product starts on the others
+without waiting for its end:
 
 .. code-block:: text
 
@@ -16,13 +16,13 @@ from typing import Any
 
 
 class ProductStreams:
-    """The current stream and a second one, which take turns.
+    """The current stream and a second one, used alternately.
 
     Parameters
     ----------
     second : cupy.cuda.Stream or None
-        Its work follows all work of the current stream so far. None lets the current stream take
-        all turns.
+        Its work follows all work of the current stream so far. With None, all turns are the current
+        stream's.
     """
 
     def __init__(self, second: Any) -> None:
@@ -39,6 +39,6 @@ class ProductStreams:
         return contextlib.nullcontext(self._first)
 
     def join(self) -> None:
-        """Let the first stream wait for the second one."""
+        """Make the first stream wait for the second one."""
         if self._second is not None:
             self._first.wait_event(self._second.record())

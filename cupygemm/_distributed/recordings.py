@@ -1,4 +1,4 @@
-"""`Recordings`: calls whose rows travel to peers' memory, kept as graphs when they come again.
+"""`Recordings`: repeated calls that send rows to peers' memory, kept as graphs.
 
 The host enqueues some 30 operations for such a call of four devices, which takes longer than a
 product of medium size. A call with the same arrays, in the same half of the segments, enqueues the
@@ -10,10 +10,10 @@ same operations. The second such call is captured, and it and later ones launch 
     caller's stream   products            (all_gather_matmul)
     caller's stream   products | sum      (matmul_reduce_scatter, in two graphs)
 
-Such a graph is one chain of operations, so that a wait for a flag never stands before an operation
-that could run. Flags, not events, order the chains of a rank. A call whose rows are stored by a
-kernel is a single graph. Each rank decides for itself, as the other ranks see the same rows and
-flags.
+Such a graph is one chain of operations, so that a wait for a flag never delays an operation that
+could run. Flags, not events, order the chains of a rank. A call whose rows are stored by a kernel
+is a single graph. Each rank decides separately whether to record, since the other ranks see the
+same rows and flags in either case.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Recordings:
     ----------
     peers : Peers
     second_stream : cupy.cuda.Stream
-        For captures, and for every second product of a call that is not recorded.
+        The stream for captures, and for every second product of a call that is not recorded.
 
     Attributes
     ----------
@@ -64,7 +64,7 @@ class Recordings:
         return self._peers.place(after=1)
 
     def replay(self, call: Hashable) -> bool:
-        """Enqueue a call if it is recorded; return whether it is.
+        """Enqueue a call if it is recorded; return whether it was.
 
         Parameters
         ----------
@@ -96,18 +96,18 @@ class Recordings:
             peers.end(stream)
 
     def enqueue(self, call: Hashable, run: Enqueue, *, one_stream: bool = False) -> None:
-        """Enqueue the operations of a call that has begun, and keep them if it came before.
+        """Enqueue the operations of a call that has begun, and record them if the call is repeated.
 
         Parameters
         ----------
         call : hashable
             As in `replay`.
         run : callable
-            ``run(streams, split)`` enqueues them: products on `streams`, copies on the stream of
-            the copies. It calls ``split()`` before the first product waits for another rank. It is
-            called again if the driver refuses the capture.
+            ``run(streams, split)`` enqueues them: products on `streams`, copies on the copy stream.
+            It calls ``split()`` before the first product waits for another rank. It is called
+            again if the driver refuses the capture.
         one_stream : bool
-            All operations are on the current stream.
+            Whether all operations are on the current stream.
         """
         from cupy.cuda import get_current_stream
 
@@ -129,7 +129,7 @@ class Recordings:
                 run(ProductStreams(None), recording.split)
         except PeerError:
             raise
-        except RuntimeError:  # of CuPy, or of a function of the driver
+        except RuntimeError:  # an error of CuPy, or of a driver function
             self._captures = False
             self._peers.restart()
             return None
@@ -137,14 +137,14 @@ class Recordings:
 
 
 class _Scratch:
-    """Memory that all recorded calls of a rank share, since they follow each other."""
+    """Memory that all recorded calls of a rank share, since they run one after another."""
 
     def __init__(self) -> None:
         self._block: Any = None
         self._used = 0
 
     def rewind(self) -> None:
-        """Begin again: what is allocated next belongs to another call."""
+        """Start over: the next allocations belong to another call."""
         self._used = 0
 
     def allocate(self, nbytes: int, kept: list[Any]) -> Any:
@@ -166,15 +166,15 @@ class _Recording:
     Parameters
     ----------
     copying : cupy.cuda.Stream or None
-        On which the call enqueues copies; None if there is one stream for all of it.
+        The stream of the call's copies; None if one stream has all of its work.
     multiplying : cupy.cuda.Stream
-        On which its products are captured.
+        The stream on which its products are captured.
     scratch : _Scratch
 
     Attributes
     ----------
     one_stream : bool
-        The recording is one graph.
+        Whether the recording is one graph.
     """
 
     def __init__(self, copying: Any, multiplying: Any, scratch: _Scratch) -> None:
@@ -187,7 +187,7 @@ class _Recording:
 
     @contextlib.contextmanager
     def captured(self, peers: Peers) -> Iterator[None]:
-        """Capture the work of the current stream and of the stream of the copies."""
+        """Capture the work of the current stream and of the copy stream."""
         from cupy.cuda import using_allocator
 
         self._scratch.rewind()
@@ -209,12 +209,12 @@ class _Recording:
         return [self._multiplying] if self.one_stream else [self._copying, self._multiplying]
 
     def split(self) -> None:
-        """Let products from here on be launched after the copies."""
+        """End the first graph of products: the following ones are launched after the copies."""
         self._first = self._multiplying.end_capture()
         self._multiplying.begin_capture()
 
     def launch(self, stream: Any, peers: Peers) -> None:
-        """Enqueue the call on a stream and the stream of the copies, after all of the last call."""
+        """Enqueue the call on a stream and the copy stream, after the whole last call."""
         if self.one_stream:
             self._last.launch(stream)
             return
@@ -230,7 +230,7 @@ class _Recording:
 
 
 def _captured(stream: Any) -> Any:
-    """Return the graph of a stream, which captures no longer; None if an error has ended it."""
+    """End a stream's capture and return its graph; None if an error has ended the capture."""
     try:
         return stream.end_capture()
     except RuntimeError:

@@ -1,7 +1,7 @@
 """Products whose k is spread over a group: `matmul_reduce_scatter` and `matmul_all_reduce`.
 
-The sums of all ranks are added in the order of the ranks, whenever they arrive (see
-`partial_products`).
+The sums of all ranks are added in the order of the ranks, whatever the order in which they arrive
+(see `partial_products`).
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ def matmul_reduce_scatter(
 ) -> Any:
     """Multiply matrices whose k is spread over a group, and spread the rows of the result.
 
-    Each rank gets some rows of ``sum(matmul(a, b) of all ranks)``. It computes and sends the rows
-    of the others first.
+    Each rank gets some rows of ``sum(matmul(a, b) of all ranks)``. It first computes and sends the
+    rows of the other ranks.
 
     Parameters
     ----------
@@ -67,9 +67,9 @@ def matmul_reduce_scatter(
     group : Group
         From `connect`.
     rows : sequence of int, optional
-        The numbers of rows of the result of all ranks; by default they differ by one at most.
+        The number of rows of the result for each rank; by default they differ by at most one.
     partial_dtype : dtype, optional
-        The type in which each rank's partial product is rounded and travels, before the parts are
+        The type to which each rank's partial product is rounded before it is sent; the parts are
         added in float32. The default is bfloat16 for results in bfloat16, as with NCCL, and the
         type of the sums otherwise: float32 for results in float16, because parts can exceed 65504
         where their sum does not. ``"float32"`` doubles the traffic of bfloat16 and rounds once.
@@ -89,22 +89,22 @@ def matmul_reduce_scatter(
     Raises
     ------
     ValueError, TypeError
-        As `cupygemm.matmul`, or a rank calls with other dtypes, m, n or rows. Nothing is enqueued
-        on any rank, and the group stays usable.
+        As for `cupygemm.matmul`, or if a rank passes other dtypes, m, n or rows. Nothing is
+        enqueued on any rank, and the group stays usable.
     GroupError
-        A rank is gone, or does not make the call within the timeout.
+        A rank has ended, or does not make the call within the timeout.
 
     See Also
     --------
-    matmul_all_reduce : The same sum, whole on each rank.
+    matmul_all_reduce : The same sum; each rank gets all of it.
 
     Notes
     -----
-    Sums are added in the order of the ranks, ``((p0 + p1) + p2) + ...``, so that the bits are the
-    same each time. They do not depend on `rows`, unless ranges of rows are multiplied by other
-    kernels, which add in another order along k. The epilogue is applied once, after the sum, which
-    is rounded once. The partial products of all ranks for the rows of this one, and those of this
-    rank for the others, are in memory at once.
+    Sums are added in the order of the ranks, ``((p0 + p1) + p2) + ...``, so results are bitwise
+    reproducible. They do not depend on `rows`, unless a range of rows is multiplied by another
+    kernel, which adds in another order along k. The epilogue is applied once, after the sum, which
+    is rounded once. The partial products of all ranks for this rank's rows, and this rank's partial
+    products for the others, are in memory at the same time.
     """
     name = "matmul_reduce_scatter"
     checked_group(name, group)
@@ -132,7 +132,7 @@ def matmul_reduce_scatter(
 
 
 class _Product(NamedTuple):
-    """What is derived from the arguments of a call: rows of all ranks, request, and types."""
+    """Facts derived from the arguments of a call: rows of all ranks, request, and types."""
 
     bounds: list[Rows]
     call: Call
@@ -164,7 +164,7 @@ def matmul_all_reduce(
     group : Group
         From `connect`.
     partial_dtype : dtype, optional
-        The type in which partial products travel; see `matmul_reduce_scatter`.
+        The type in which partial products are sent; see `matmul_reduce_scatter`.
     dtype : dtype, optional
         As for `cupygemm.matmul`.
     casting : str
@@ -181,14 +181,14 @@ def matmul_all_reduce(
     Raises
     ------
     ValueError, TypeError
-        As `cupygemm.matmul`, or a rank calls with other dtypes, m, n or options. Nothing is
+        As for `cupygemm.matmul`, or if a rank passes other dtypes, m, n or options. Nothing is
         enqueued on any rank, and the group stays usable.
     GroupError
-        A rank is gone, or does not make the call within the timeout.
+        A rank has ended, or does not make the call within the timeout.
 
     See Also
     --------
-    matmul_reduce_scatter : The same sum, of which each rank gets some rows, with the same bits.
+    matmul_reduce_scatter : The same sum, with the same bits; each rank gets some of its rows.
     """
     import cupy
 
@@ -249,7 +249,7 @@ def _largest_k(everybody: Sequence[Mapping[str, Any]]) -> int:
 
 
 def _described(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options in a form that ranks can compare: as text, and arrays as their shapes."""
+    """Return options as text that ranks can compare, with shapes in place of arrays."""
     return {
         name: list(value.shape) if getattr(value, "ndim", 0) else str(value)
         for name, value in sorted(options.items())

@@ -1,13 +1,13 @@
-"""Where the processes of a group agree on a call before they enqueue it, and learn who is gone.
+"""Agreement of a group's processes on a call before they enqueue it, and detection of failures.
 
-Rank 0 serves a `Rendezvous`, to which each rank keeps one connection over TCP. Before a product, a
-rank sends the facts of its call, and receives those of all ranks. Nothing has been enqueued yet, so
-a call that does not fit is refused on all ranks, and the group stays usable. The group ends if the
+Rank 0 serves a `Rendezvous`, to which each rank keeps one TCP connection. Before a product, a rank
+sends the facts of its call, and receives those of all ranks. Nothing has been enqueued yet, so a
+call that does not match is refused on all ranks, and the group stays usable. The group ends if the
 connection of a rank ends, if a rank reports a failure, or if it does not make the call within the
-timeout. Every other rank gets the reason, whether it waits or not. The group also ends when a rank
-leaves in order, but the work that the others have enqueued is completed.
+timeout. Every other rank receives the reason, even if it is not waiting. The group also ends when a
+rank leaves normally, but the work that the others have enqueued is completed.
 
-Messages are JSON. `GroupError` is the one error of a group that cannot go on.
+Messages are JSON. `GroupError` is the only error of a group that cannot continue.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ Facts = dict[str, Any]
 """What a rank tells the others about its call: a flat dictionary of JSON's types."""
 _TOKEN_BYTES = 16
 _TELLING_SECONDS = 2.0
-_ANSWERING_SECONDS = 10.0  # at least, for an answer that needs no other rank
+_ANSWERING_SECONDS = 10.0  # least wait for an answer that needs no other rank
 
 
 class GroupError(RuntimeError):
-    """A group of processes cannot go on; the message says why, and names the rank.
+    """A group of processes cannot continue; the message says why, and names the rank.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ class Rendezvous:
                 connection = self._listener.accept()
             except OSError:
                 return
-            except Exception:  # noqa: BLE001, S112  # a stranger, who does not know the token
+            except Exception:  # noqa: BLE001, S112  # a stranger without the token
                 continue
             _start(self._serve, connection)
 
@@ -120,7 +120,7 @@ class Rendezvous:
             self._break(_late(message["late"], rank, message), message["late"])
         elif "waited" in message:
             late = [i for i in range(self._size) if not self._waits(i)]
-            if self._waits(rank):  # otherwise the last rank has made its call meanwhile
+            if self._waits(rank):  # otherwise the last rank has made its call in the meantime
                 self._break(_late(late, rank, message), late)
         elif self._broken is None:
             self._members[rank].facts = message["facts"]
@@ -153,7 +153,7 @@ class Rendezvous:
             _start(self._tell_rank_0, others)
 
     def _tell_rank_0(self, others: list[_Member]) -> None:
-        """Tell rank 0 last: its process serves the others, and may end as soon as it knows."""
+        """Tell rank 0 last: its process serves the others, and may end as soon as it is told."""
         for member in others:
             member.told.wait(_TELLING_SECONDS)
         if 0 in self._members:
@@ -171,21 +171,21 @@ class Membership:
     timeout : float
         The seconds that a call waits for the other ranks.
     host : str, optional
-        The name or the address of the machine of rank 0, if its own name for itself does not reach
-        it from here.
+        The name or the address of the machine of rank 0, if its own host name does not work on this
+        machine.
     on_break : callable, optional
-        Called without arguments, in a thread of its own, when the group has ended because of a
-        fault: operations that wait for other ranks would wait forever.
+        Called without arguments, in a separate thread, when a fault has ended the group: operations
+        that wait for other ranks would wait forever.
 
     Attributes
     ----------
     faulty : bool
-        Whether the group has ended because of a fault, and not because a rank has left in order.
+        Whether a fault has ended the group, and not a rank that left normally.
 
     Raises
     ------
     GroupError
-        The rendezvous does not answer.
+        The rendezvous does not respond.
     """
 
     def __init__(
@@ -201,7 +201,7 @@ class Membership:
         place = host or ("127.0.0.1" if name == socket.gethostname() else name)
         self.rank, self.timeout = rank, timeout
         self._on_break = on_break
-        self._lock = threading.Lock()  # of the connection, for sending
+        self._lock = threading.Lock()  # guards sending on the connection
         self._answers: queue.SimpleQueue[list[Facts] | None] = queue.SimpleQueue()
         self._broken: Facts | None = None
         self.faulty = False
@@ -220,7 +220,7 @@ class Membership:
 
     @property
     def broken(self) -> GroupError | None:
-        """Return why the group cannot go on; None if it can."""
+        """Return why the group cannot continue; None if it can."""
         if self._broken is None:
             return None
         return GroupError(
@@ -243,7 +243,7 @@ class Membership:
             everybody = self._answers.get(timeout=self.timeout)
         except queue.Empty:
             self._send({"waited": self.timeout, "call": facts.get("function", "")})
-            try:  # the rendezvous answers at once, unless rank 0 is stopped
+            try:  # the rendezvous answers immediately, unless rank 0 is stopped
                 everybody = self._answers.get(timeout=max(self.timeout, _ANSWERING_SECONDS))
             except queue.Empty:
                 self._break("rank 0 does not answer", [0])
@@ -261,7 +261,7 @@ class Membership:
         self._break(_late(ranks, self.rank, message), ranks)
 
     def raise_if_broken(self) -> None:
-        """Raise GroupError if the group cannot go on, or was closed on this rank."""
+        """Raise GroupError if the group cannot continue, or was closed on this rank."""
         if self._closed:
             raise GroupError("the group was closed on this rank", [self.rank])
         broken = self.broken
@@ -275,13 +275,13 @@ class Membership:
         self._break(f"rank {self.rank} failed: {reason}", [self.rank])
 
     def wait_until_broken(self, seconds: float) -> GroupError | None:
-        """Return why the group cannot go on, waiting for the reason for some seconds."""
+        """Return why the group cannot continue; wait some seconds for the reason to arrive."""
         with contextlib.suppress(queue.Empty):
             self._answers.get(timeout=seconds)
         return self.broken
 
     def close(self) -> None:
-        """Leave the group, in order."""
+        """Leave the group normally."""
         self._closed = True
         self._send({"leaves": self.rank})
         _shut(self._connection)
@@ -335,8 +335,8 @@ def _start(run: Callable[..., None], *arguments: Any) -> threading.Thread:
 
 
 def _deliver(connection: Any, member: _Member) -> None:
-    """Send a rank its answers; nobody else waits while it reads them."""
-    with contextlib.suppress(OSError):  # it has left
+    """Send a rank its answers, without making other ranks wait while it reads them."""
+    with contextlib.suppress(OSError):  # the rank has left
         while (message := member.outbox.get()) is not None:
             connection.send_bytes(message)
             if b'"broken"' in message:
@@ -345,7 +345,7 @@ def _deliver(connection: Any, member: _Member) -> None:
 
 
 def _shut(connection: Any) -> None:
-    """End a connection that another thread reads from; the thread closes nothing that is reused."""
+    """Shut down a connection that another thread reads; leave its descriptor to that thread."""
     with contextlib.suppress(OSError), socket.socket(fileno=connection.fileno()) as view:
         try:
             view.shutdown(socket.SHUT_RDWR)

@@ -1,8 +1,8 @@
 """Calls that a group repeats: `key_of` identifies a call by the layouts of its arrays.
 
-`Group.checked` keeps what it has derived from the arguments of such a call. It keeps only calls
-without an epilogue, on contiguous arrays, with a result that overlaps no operand, and nothing that
-refers to an array of the caller.
+`Group.checked` keeps the facts that it has derived from the arguments of such a call. It keeps only
+calls without an epilogue, on contiguous arrays, with a result that overlaps no operand, and no
+references to the caller's arrays.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def key_of(
     rows: Sequence[int] | None,
     *others: Any,
 ) -> Key | None:
-    """Return the key of a call; None if its work cannot be kept.
+    """Return the key of a call; None if nothing can be kept for it.
 
     The operands of a call with a key are contiguous matrices of CuPy on the device, do not overlap
     ``out``, and need no conversion.
@@ -99,11 +99,11 @@ class Checked(Generic[Details]):
     Attributes
     ----------
     facts : dict
-        What the other ranks must know.
+        The facts for the other ranks.
     digest : int or None
         A digest of the function and the facts; None if the call is not kept.
     details : object
-        What the function has derived from the arguments.
+        Values that the function has derived from the arguments.
     """
 
     facts: Facts

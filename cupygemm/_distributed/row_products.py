@@ -1,10 +1,9 @@
 """Products of some rows at a time, with the bits of the whole product.
 
-`plan_rows` chooses the kernel of the whole product first. If its backend can run the same
-configuration on each range of rows, in which all sums along k then have the same order,
-`RowProducts` multiplies ranges as they arrive. If not (stream-k, or a product that `cupy.matmul`
-computes), the product must wait for all rows. All kernels are compiled and loaded before
-anything is enqueued.
+`plan_rows` first chooses the kernel of the whole product. If its backend can run the same
+configuration on each range of rows, so that all sums along k have the same order, `RowProducts`
+multiplies ranges as they arrive. If not (stream-k, or a product that `cupy.matmul` computes), the
+product must wait for all rows. All kernels are compiled and loaded before anything is enqueued.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ def plan_rows(
     options: Mapping[str, Any],
     spared: int = 0,
 ) -> Plans | None:
-    """Return the plans of ranges of rows that have the bits of the whole product.
+    """Return plans of ranges of rows whose results are bitwise equal to the whole product.
 
     Parameters
     ----------
@@ -51,13 +50,13 @@ def plan_rows(
     out : cupy.ndarray
         (m, n).
     pieces : mapping of Rows to cupy.ndarray
-        The ranges to multiply, and where the rows of each one lie.
+        The ranges to multiply, and the array of the rows of each one.
     dtype : dtype or None
     casting : str
     options : mapping
         Keywords of `cupygemm.matmul`, whose arrays fit the whole result.
     spared : int
-        The compute units that the products leave to other kernels.
+        The number of compute units that the products leave to other kernels.
 
     Returns
     -------
@@ -95,14 +94,14 @@ def _plans(
     ----------
     whole : Call
     calls : iterable
-        Of each range, the rows, the call that computes them, and its keywords.
+        For each range, its rows, the call that computes them, and its keywords.
     spared : int
     """
     request, place = whole.request, device(whole.device_index)
     if request.work != "product" or request.aliased:
         return None
     if not any(backend.supports(request) for backend in place.backends):
-        return None  # the epilogue is a step of its own
+        return None  # the epilogue is a separate step
     backend, kernel = on_device(place, lambda: choose(request, place))
     sparing = backend.sparing(spared) if spared else backend
     plans = {}
@@ -125,7 +124,7 @@ class RowProducts:
     plans : mapping of Rows to Plan
         From `plan_rows`.
     pieces : mapping of Rows to cupy.ndarray
-        Where the rows of each range lie, (rows, k).
+        The rows of each range, (rows, k).
     x2 : cupy.ndarray
         (k, n).
     out : cupy.ndarray

@@ -1,4 +1,4 @@
-"""`Segment`: memory of a rank to which its peers copy.
+"""`Segment`: memory of a rank that its peers copy to.
 
 Processes open each other's memory by the driver's handles (IPC), and threads of a process by peer
 access.
@@ -28,7 +28,7 @@ class Segment:
     Parameters
     ----------
     nbytes : int
-        The same on all ranks.
+        The size, the same on all ranks.
     rank : int
     agree : callable
         Returns the facts of all ranks.
@@ -77,7 +77,7 @@ class Segment:
             "address": self._memory.ptr,
             _HANDLE_KIND: "",
         }
-        with contextlib.suppress(runtime.CUDARuntimeError):  # needed between processes only
+        with contextlib.suppress(runtime.CUDARuntimeError):  # only processes need it
             facts[_HANDLE_KIND] = runtime.ipcGetMemHandle(self._memory.ptr).hex()
         return facts
 
@@ -92,7 +92,7 @@ class Segment:
         if facts["process"] == os.getpid():
             if not runtime.deviceCanAccessPeer(own, facts["device"]):
                 raise PeerError(f"device {own} cannot access device {facts['device']}")
-            with contextlib.suppress(runtime.CUDARuntimeError):  # it is enabled already
+            with contextlib.suppress(runtime.CUDARuntimeError):  # already enabled
                 runtime.deviceEnablePeerAccess(facts["device"])
             return int(facts["address"])
         if not facts[_HANDLE_KIND]:
@@ -123,7 +123,7 @@ class PeerError(RuntimeError):
 
 
 def host_name() -> str:
-    """Return what identifies the running system, which containers on it share."""
+    """Return an identifier of the running system, the same in all containers on it."""
     with contextlib.suppress(OSError):
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     return socket.gethostname()

@@ -1,7 +1,7 @@
-"""CuPy arrays on their way between the processes of a Dask cluster.
+"""Serialize CuPy arrays that are sent between the processes of a Dask cluster.
 
-Distributed has a serializer of its own for CuPy arrays, which needs Numba or RMM, and so an NVIDIA
-GPU. Where neither is installed, arrays travel through the memory of the host.
+Distributed's own serializer for CuPy arrays needs Numba or RMM, and so an NVIDIA GPU. Where neither
+is installed, arrays are sent through host memory.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 
 def register_serializer() -> None:
-    """Let Distributed send CuPy arrays, if it is installed and cannot do so itself."""
+    """Enable Distributed, if it is installed, to send CuPy arrays if it cannot do so itself."""
     try:
         serialize = importlib.import_module("distributed.protocol.serialize")
     except ImportError:  # Dask's local schedulers send nothing

@@ -1,8 +1,8 @@
 """`matmul` of matrices that are sharded over a group by stated layouts.
 
-The ranks exchange the shapes of their blocks, make the same plan, and agree once more when all have
-checked their arguments. Blocks move on the stream of the group, panel by panel, while the caller's
-stream multiplies the panel before.
+The ranks exchange the shapes of their blocks, make the same plan, and agree once more after all
+have checked their arguments. Blocks move on the stream of the group, panel by panel, while the
+caller's stream multiplies the previous panel.
 """
 
 from __future__ import annotations
@@ -55,15 +55,15 @@ def matmul(
     layouts : tuple of layout
         The layouts of ``a`` and ``b``. A layout is the extents (p, q) of a grid of ranks over the
         rows and columns of the matrix, in which rank r has block (r // q, r % q); ``"rows"`` is
-        (size, 1), and ``"columns"`` is (1, size). The extents of blocks differ by one at most,
+        (size, 1), and ``"columns"`` is (1, size). The extents of blocks differ by at most one,
         larger ones first, as with `numpy.array_split`.
     out_layout : layout
         The layout of the result.
     cube : tuple of int, optional
-        The numbers of ranks along m, n and k that share the product. The default is chosen by a
-        model: with one of them only, blocks of one matrix are gathered, or the result is reduced
-        (1-D); with m and n, both are gathered in panels (SUMMA); with k as well, fewer blocks move
-        and partial products are added (2.5-D).
+        The numbers of ranks along m, n and k that share the product; by default, a model chooses
+        them. If only one exceeds 1, blocks of one matrix are gathered, or the result is reduced
+        (1-D). If those along m and n do, both matrices are gathered in panels (SUMMA). If the one
+        along k does as well, fewer blocks move and partial products are added (2.5-D).
     dtype : dtype, optional
         As for `cupygemm.matmul`.
     casting : str
@@ -80,21 +80,21 @@ def matmul(
     Raises
     ------
     ValueError, TypeError
-        As `cupygemm.matmul`; a layout does not fit, or a rank calls with another dtype or layout.
-        Nothing is enqueued on any rank, and the group stays usable.
+        As for `cupygemm.matmul`, or if a layout does not match, or a rank passes another dtype or
+        layout. Nothing is enqueued on any rank, and the group stays usable.
     GroupError
-        A rank is gone, or does not make the call within the timeout.
+        A rank has ended, or does not make the call within the timeout.
 
     See Also
     --------
-    all_gather_matmul : With a fixed algorithm and one GPU's bits.
+    all_gather_matmul : The same, by a fixed algorithm, with the bits of one GPU's product.
     matmul_reduce_scatter : The sum of products whose k is spread over a group.
 
     Notes
     -----
-    Parts of k are added in their order in the type of the sums, so the bits are the same each time;
-    another `cube` or another number of ranks may give others. The epilogue is applied once, after
-    the sum.
+    Parts of k are added in order, in the type of the sums, so results are bitwise reproducible;
+    another `cube` or number of ranks may give other bits. The epilogue is applied once, after the
+    sum.
     """
     import cupy
 
@@ -178,7 +178,7 @@ def _run(group: Group, plan: ShardedPlan, work: Work, a: Any, b: Any) -> None:
     from cupy.cuda import get_current_stream
 
     stream = get_current_stream()
-    group.stream.wait_event(stream.record())  # the blocks are there, and panels may be written
+    group.stream.wait_event(stream.record())  # the blocks are complete, and panels may be written
     arrived: list[Any] = []
     for panel, (a_moves, b_moves) in enumerate(zip(plan.a_moves, plan.b_moves, strict=True)):
         blocks = [
@@ -187,7 +187,7 @@ def _run(group: Group, plan: ShardedPlan, work: Work, a: Any, b: Any) -> None:
             for move in moves
         ]
         arrived.append(_move(group, blocks))
-        if panel:  # the panel before arrived while this one was enqueued
+        if panel:  # the previous panel arrived while this one was enqueued
             stream.wait_event(arrived[panel - 1])
             work.multiply(panel - 1)
     stream.wait_event(arrived[-1])
@@ -208,7 +208,7 @@ def _move(group: Group, blocks: Sequence[_Block]) -> Any:
     import cupy
 
     sends, receives, copies = [], [], []
-    sent = []  # whose memory must not be reused before the exchange is enqueued
+    sent = []  # their memory must not be reused before the exchange is enqueued
     with group.stream:
         for move, source, target in blocks:
             here, there = move.source.rank == group.rank, move.target == group.rank

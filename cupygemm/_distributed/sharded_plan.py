@@ -1,16 +1,17 @@
-"""Which rank multiplies which blocks of sharded operands, and what moves between ranks for that.
+"""Decide which blocks of sharded operands each rank multiplies, and which blocks move.
 
 Ranks form a cube of pm x pn x pk: rank (i, j, l) multiplies rows i of A by columns j of B over part
-l of k. What it lacks moves to it in panels along k, so that one panel moves while the one before it
-is multiplied. If the ranks that own the result need sums of several ranks, or have other blocks,
-the partial products move to them and are added in the order of l. The usual algorithms are cubes:
+l of k. Blocks that it lacks are sent to it in panels along k, so that one panel moves while the
+previous one is multiplied. If the ranks that own the result need sums of several ranks, or have
+other blocks, the partial products are sent to them and added in the order of l. The usual
+algorithms are cubes:
 
-* 1-D: one extent is the number of ranks. A gathers, or B gathers, or the result is reduced.
+* 1-D: one extent is the number of ranks. A is gathered, or B is, or the result is reduced.
 * SUMMA: pk = 1.
 * 2.5-D: pk > 1, with more than one rank along m or n.
 
 The model takes the largest number of bytes that a rank receives, and the largest product.
-Everything here is pure: all ranks make the same plan.
+All functions here are pure, so all ranks make the same plan.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ PANELS = (1, 2, 4)
 
 
 class Piece(NamedTuple):
-    """A region of a matrix that a rank has, and its number among the arrays of that rank."""
+    """A region of a matrix that a rank has, and its index among that rank's arrays."""
 
     rank: int
     region: Region
@@ -37,7 +38,7 @@ class Piece(NamedTuple):
 
 
 class Move(NamedTuple):
-    """A region that one rank has and another one needs; both may be the same."""
+    """A region that one rank has and another needs; the two ranks may be the same."""
 
     source: Piece
     target: int
@@ -70,7 +71,7 @@ class Task:
     part : int
         Its number along k.
     a, b : tuple of Region
-        What it multiplies, by panel.
+        The regions that it multiplies, by panel.
     """
 
     result: Region
@@ -91,7 +92,7 @@ class ShardedPlan:
     a_moves, b_moves : tuple of tuple of Move
         By panel.
     sums : tuple of Move
-        Of partial products, to the owners of the result; empty if each rank computes its own
+        Moves of partial products to the owners of the result; empty if each rank computes its own
         block in one part.
     owned : tuple of Region
         The block of the result of each rank.
@@ -125,19 +126,19 @@ def make_plan(
     Parameters
     ----------
     a, b : sequence of Piece
-        Who has what of the operands.
+        The pieces of the operands.
     owned : sequence of Region or None
-        The block of the result of each rank; None leaves it where it is computed, in blocks of
-        rows if k is split.
+        The block of the result for each rank; None leaves the result where it is computed, or
+        spreads it in blocks of rows if k is split.
     size : int
         The number of ranks.
     itemsize, sum_itemsize : int
         Of the operands, and of partial products.
     link : Interconnect
     cube : Cube, optional
-        Take this one.
+        Use this cube.
     panels : int, optional
-        Take this number.
+        Use this number of panels.
     """
     cubes = [cube] if cube is not None else _cubes(size)
     counts = [panels] if panels is not None else PANELS
@@ -203,7 +204,7 @@ def _plan(
 
 
 def _tasks(cube: Cube, m: int, n: int, k: int, panels: int) -> tuple[Task, ...]:
-    """Return the products of the ranks, those of one part of k next to each other."""
+    """Return the products of the ranks; ranks of one part of k are adjacent."""
     rows, columns = bounds_of(balanced(m, cube.m)), bounds_of(balanced(n, cube.n))
     tasks = []
     for part, (first, last) in enumerate(bounds_of(balanced(k, cube.k))):
@@ -235,7 +236,7 @@ def _cells(pieces: Sequence[Piece]) -> list[tuple[Region, list[Piece]]]:
 
 
 def _moves(cells: list[tuple[Region, list[Piece]]], needs: Sequence[Region]) -> tuple[Move, ...]:
-    """Return the moves that bring each rank what it needs; its own pieces are taken first."""
+    """Return the moves to each rank of the regions that it needs, from itself if it has them."""
     moves = []
     for target, need in enumerate(needs):
         for cell, owners in cells:

@@ -1,7 +1,8 @@
-"""`Work`: what one rank multiplies of a sharded product, panel by panel, on its device.
+"""`Work`: one rank's part of a sharded product, multiplied panel by panel on its device.
 
-Who moves the blocks calls `place` for each that arrives, and `multiply` when a panel is complete.
-Panels are added to the sums in their order, and the epilogue follows the sum of all parts of k.
+The caller moves the blocks. It calls `place` for each block that arrives, and `multiply` when a
+panel is complete. Panels are added to the sums in order, and the epilogue follows the sum of all
+parts of k.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from cupygemm._products.matmul import matmul
 
 
 class Work:
-    """The products of a rank; its device is the current one in all calls.
+    """The products of a rank, whose device must be the current one in all calls.
 
     Parameters
     ----------
@@ -69,11 +70,11 @@ class Work:
         return getattr(self, operand)[panel][move.region.within(whole)]
 
     def part_source(self, move: Move) -> Any:
-        """Return the partial products of this rank that another one adds."""
+        """Return the partial products of this rank that another rank adds."""
         return self.sums[move.region.within(self.task.result)]
 
     def part_target(self, move: Move) -> Any:
-        """Return where partial products of another rank belong."""
+        """Return the array for partial products of another rank."""
         part = self.plan.tasks[move.source.rank].part
         return self._parts[part][move.region.within(self.plan.owned[self.rank])]
 

@@ -1,8 +1,8 @@
-"""`shortcut`: a recorded call that comes again with the same arrays is launched at once.
+"""`shortcut`: launch a recorded call directly when it is repeated with the same arrays.
 
-The usual way checks the arguments, looks up how the rows travel, and finds the recording. All of it
-follows from the addresses, shapes and types of the arrays and from the keywords, which are the key
-of a table here. What is left is the meeting of the ranks, and the launch.
+The usual way checks the arguments, looks up how the rows are sent, and finds the recording. All of
+it follows from the addresses, shapes and types of the arrays and from the keywords, which are the
+key of a table here. Only the agreement of the ranks and the launch remain.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Shortcut:
     function : str
         Its name.
     met : Met
-        The digests with which the ranks have agreed on the call.
+        The digests by which the ranks have agreed on the call.
     """
 
     def __init__(self, function: str, met: Met) -> None:
@@ -35,7 +35,7 @@ class Shortcut:
         self.recordings: dict[Hashable, Any] = {}
 
     def launch(self, group: Any) -> bool:
-        """Launch the call, and return whether all ranks make it, and this one has recorded it."""
+        """Launch the call if this rank has recorded it and all ranks make it; return whether so."""
         recording = self.recordings.get(group.recordings.next_place)
         if recording is None or not group.meets_again(self.function, self.met):
             return False
@@ -56,7 +56,7 @@ class Shortcuts:
         self.get: Callable[[Any], Shortcut | None] = self._table.get
 
     def keep(self, key: Any, function: str, met: Met | None, place: Hashable, found: Any) -> None:
-        """Keep the recording of a call, in place of those with which ranks have not agreed."""
+        """Keep the recording of a call, in place of those on which ranks have not agreed."""
         known = self._table.get(key)
         if met is None:  # the ranks are on several hosts
             return
@@ -67,7 +67,7 @@ class Shortcuts:
 
 
 def shortcut(function: Function) -> Function:
-    """Make a product of a group launch a recorded call at once; see the text of this module."""
+    """Decorate a product of a group to launch recorded calls directly; see the module docstring."""
     name = function.__name__
 
     @functools.wraps(function)

@@ -1,13 +1,13 @@
-"""In which steps rows that are spread over ranks are exchanged, and the cost of it.
+"""The steps in which ranks exchange their rows, and a model of the time.
 
 Each rank owns a range of rows that every other one needs. ``shifted`` takes a step for each peer:
-in step s, rank r sends its rows to rank r - s and receives those of rank r + s. Where one link is
-as fast as all together, this fills it, and a peer's rows arrive whole. ``sliced`` exchanges a slice
-of the rows with all peers in each step, which fills links that lead to different peers.
+in step s, rank r sends its rows to rank r - s and receives those of rank r + s. If one link is as
+fast as all together, this fills it, and a peer's rows arrive whole. ``sliced`` exchanges a slice of
+the rows with all peers in each step, which fills links that lead to different peers.
 
-The model simulates the last rank to finish: steps follow each other, and the product of what a
-step brought runs as soon as the step and the product before it have ended. A rank multiplies
-its own rows first. `matmul_reduce_scatter` takes the same steps the other way round.
+The model simulates the last rank to finish: steps run one after another, and the product of a
+step's rows starts when the step and the previous product have ended. A rank multiplies its own rows
+first. `matmul_reduce_scatter` takes the same steps in reverse.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def bounds_of(rows: Sequence[int]) -> list[Rows]:
 
 
 def balanced(extent: int, parts: int) -> list[int]:
-    """Return the sizes of parts that differ by one at most, larger ones first."""
+    """Return the sizes of parts that differ by at most one, larger ones first."""
     return [extent // parts + (i < extent % parts) for i in range(parts)]
 
 
@@ -80,16 +80,16 @@ def _slice(rows: Rows, number: int, slices: int) -> Rows:
 
 
 class RowWork(NamedTuple):
-    """What each row adds to the cost of a product, from which the model computes that of a step.
+    """The cost of each row of a product, from which the model computes that of a step.
 
     Attributes
     ----------
     nbytes : int
-        The bytes of the row that travel.
+        The number of bytes of the row that are sent.
     flops : float
         The operations of the row's product.
     itemsize : int
-        The bytes of an element of the operands, which decide the rate of operations.
+        The size of an element of the operands in bytes, which determines the rate of operations.
     """
 
     nbytes: int
@@ -129,11 +129,11 @@ def choose_steps(
         The rows of each rank.
     work : RowWork
     link : Interconnect
-        What connects the devices.
+        The links between the devices.
     share : float
-        The share of the compute units that is left to products.
+        The share of the compute units that products can use.
     """
-    # With several peers, a device can receive more than one link carries: slices use all links.
+    # With several peers, a device can receive more than one link can carry: slices use all links.
     slices = SLICES if len(bounds) > 2 and link.pair_gbs < link.total_gbs else ()
 
     def product_seconds(rows: int) -> float:

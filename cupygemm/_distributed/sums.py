@@ -17,7 +17,7 @@ from cupygemm._request.promotion import F32, HALVES, ProductTypes
 
 
 def type_of_sums(types: ProductTypes, *, epilogue: bool) -> np.dtype[Any]:
-    """Return the type of sums over some of the products along k.
+    """Return the type of sums over a part of the products along k.
 
     Integers wrap, as in NumPy, unless there is an epilogue.
     """
@@ -40,7 +40,7 @@ def finished(call: Call, total: Any, out: Any) -> Any:
 
 
 def in_one_pass(call: Call, sums: np.dtype[Any]) -> bool:
-    """Return whether `sum_and_finish` adds in this type, rounds and stores by one kernel."""
+    """Whether one kernel can add in this type, round and store, for `sum_and_finish`."""
     stored = call.request.types.stored
     return call.arguments is None and sums == F32 and stored in (F32, *HALVES)
 
@@ -96,7 +96,7 @@ def added_in_order(parts: Any, sums: np.dtype[Any]) -> Any:
 def _add(parts: Any, sums: np.dtype[Any], total: Any) -> None:
     """Enqueue the sum of ``parts`` along their first axis, added in `sums` and rounded to `total`.
 
-    A thread loads 16 bytes of each part at once if all of them begin at multiples of 16 bytes.
+    A thread loads 16 bytes of each part by one instruction if all parts are aligned to 16 bytes.
     """
     count, size = parts.shape[0], total.size
     width = 16 // parts.itemsize

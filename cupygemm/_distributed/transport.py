@@ -1,13 +1,13 @@
-"""`choose_transport`: whether rows travel by NCCL or straight to peers' memory, and in which steps.
+"""`choose_transport`: whether rows are sent by NCCL or directly to peers' memory, and the steps.
 
-There are four:
+There are four transports:
 
 * copies by copy engines, which overlap with products of ranges of rows;
 * stores to all peers by one kernel, before or after a product of all rows, for small matrices;
-* NCCL or RCCL, which overlap too, but whose kernels occupy compute units meanwhile;
+* NCCL or RCCL in steps, which overlap too, but whose kernels occupy compute units;
 * one exchange of all rows by NCCL or RCCL, before or after a product of all rows.
 
-A model computes the time of each from the figures of the device's links. All ranks make the same
+A model computes the time of each from the parameters of the device's links. All ranks make the same
 choice.
 """
 
@@ -42,7 +42,7 @@ _SHORT_COPIES = 0.75
 
 @dataclass(frozen=True, eq=False)
 class Transport:
-    """How the rows of a product travel; it equals no other one, and can be part of a key.
+    """How the rows of a product are sent; compared by identity, so that it can be part of a key.
 
     Attributes
     ----------
@@ -50,14 +50,14 @@ class Transport:
     peers : Peers or None
         Moves the rows; None for NCCL or RCCL.
     overlaps : bool
-        Ranges of rows are multiplied while others travel; if not, there is one step.
+        Whether ranges of rows are multiplied while others are sent; if not, there is one step.
     spared : int
-        The compute units that products leave to the exchange.
+        The number of compute units that products leave to the exchange.
     two_products : bool
-        Whether two products run at once, on two streams, unless the call is recorded.
+        Whether two products run concurrently, on two streams, unless the call is recorded.
     records : bool
-        Whether to record the call when it comes again, because the host takes longer to enqueue it
-        than the device to do it.
+        Whether to record the call when it is repeated, because the host takes longer to enqueue it
+        than the device to execute it.
     """
 
     steps: list[Step]
@@ -68,12 +68,12 @@ class Transport:
     records: bool = False
 
     def placed(self, key: Hashable, *arrays: Any) -> Hashable:
-        """Return the key of a call with these arrays; None if it is not to be recorded.
+        """Return the key of a call with these arrays; None if it should not be recorded.
 
         Parameters
         ----------
         key : hashable
-            From `key_of`, which knows nothing of addresses.
+            From `key_of`, which ignores addresses.
         *arrays : cupy.ndarray
         """
         if key is None or not self.records:
@@ -98,10 +98,10 @@ def choose_transport(
         The rows of each rank.
     work : RowWork
     segment_bytes : int
-        The bytes that the segment of each rank must hold if peers copy.
+        The number of bytes that the segment of each rank must hold if peers copy.
     scatters : bool
-        Rows travel after they have been computed, and are summed; otherwise they are multiplied
-        when they have travelled.
+        Whether rows are sent after they have been computed, and then summed; otherwise they are
+        multiplied after they have arrived.
     """
     key = (tuple(bounds), work, scatters)
     found: Transport | None = group.transports.get(key)
@@ -174,7 +174,7 @@ def _by_copies(
     host = _host_seconds(chosen.steps)
     records = chosen.seconds < host
     seconds = max(_HOST_SECONDS_OF_GRAPHS if records else host, chosen.seconds)
-    # Of two products at once, both end later than one alone, and the copy of its sums begins later.
+    # Two concurrent products both end later than one alone, so copies of their sums start later.
     rows = max(last - first for first, last in bounds)
     copying = link.step_seconds([rows * work.nbytes])
     multiplying = link.product_seconds(rows * work.flops, work.itemsize)
