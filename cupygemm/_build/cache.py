@@ -1,7 +1,7 @@
-"""A content-addressed cache of built files, sound under concurrent and killed builders.
+"""A content-addressed cache of built files, safe with concurrent and killed builders.
 
-An entry is a file named by the digest of everything that decides its contents (sources, options,
-compiler version, target), and beside it a seal: the file's size and digest. The seal is published
+An entry is a file named by the digest of everything that determines its contents (sources, options,
+compiler version, target). Next to it is a seal: the file's size and digest. The seal is published
 last, so an entry without a matching seal was left unfinished by a builder or damaged later; it is
 rebuilt under a lock. A published file is replaced, never written to: a process that has loaded it
 keeps the old contents.
@@ -38,11 +38,11 @@ from cupygemm._build.source_text import bytes_of
 
 __all__ = ["CacheError", "CacheWarning", "cache_dir", "get_or_build", "writable_dir"]
 
-# Errors of a disk that cannot be written to: full, over quota, broken, read-only.
+# Errors of a disk that cannot be written to: full, over quota, defective, read-only.
 _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS)
-_PROBE_BYTES = 1 << 20  # more than most entries
-_COMPILER_BYTES = 64 << 20  # what a compiler's own cache may take beside an entry
-# Entries found intact by this process, with the state of the file when they were.
+_PROBE_BYTES = 1 << 20  # more than most entries need
+_COMPILER_BYTES = 64 << 20  # for a compiler's own cache, in addition to the entry
+# Entries that this process has found intact, with the state of the file at that time.
 _verified: dict[Path, tuple[int, ...]] = {}
 # Cache directories that could not be written to, with the reason.
 _unwritable: dict[Path, str] = {}
@@ -78,7 +78,7 @@ def cache_dir() -> Path:
             path = Path(chosen).expanduser().absolute()
         else:
             path = Path(platformdirs.user_cache_dir("cupygemm", appauthor=False))
-            if not path.is_absolute():  # "~/.cache" with nothing to put in place of the tilde
+            if not path.is_absolute():  # "~/.cache" without a home directory for the tilde
                 raise RuntimeError(f"{path} cannot be expanded: there is no home directory")
     except (RuntimeError, KeyError) as err:
         path = temporary_dir()
@@ -115,13 +115,13 @@ def get_or_build(
     kind : str
         Subdirectory, e.g. ``"hsaco"``.
     key : iterable of str or bytes
-        Everything that decides the contents, in a fixed order.
+        Everything that determines the contents, in a fixed order.
     suffix : str
         Suffix of the file's name, e.g. ``".hsaco"``.
     build : callable
-        Called with the path that it must write. What it raises passes through and leaves no entry.
+        Called with the path that it must write. Its exceptions are propagated and leave no entry.
     check : callable, optional
-        Called with the path of a stored file; false means damaged, and the entry is rebuilt.
+        Called with the path of a stored file; if it returns false, the entry is rebuilt.
 
     Returns
     -------
@@ -143,7 +143,7 @@ def get_or_build(
 
 
 def publish_script(name: Path, text: str) -> Path:
-    """Write an executable script to a fixed place in the cache, unless it is there.
+    """Write an executable script to a fixed place in the cache, unless it is already there.
 
     Parameters
     ----------
@@ -200,8 +200,8 @@ def _where_writable(write: Callable[[Path], Path]) -> Path:
 def _get_or_build(
     root: Path, entry: Path, build: Callable[[Path], None], check: Callable[[Path], bool] | None
 ) -> Path:
-    """Return an entry of the cache at `root`; raises `_Unwritable` where it cannot be built."""
-    import filelock  # takes longer to import than a kernel to load, and an intact entry needs none
+    """Return an entry of the cache at `root`; raise `_Unwritable` if it cannot be built."""
+    import filelock  # slower to import than a kernel to load; intact entries need no lock
 
     try:
         make_private(entry.parent, root)
@@ -212,18 +212,18 @@ def _get_or_build(
     try:
         if not _is_intact(entry, check):  # another process may have built it while we waited
             _build(entry, build)
-            _is_intact(entry, None)  # keeps its state, so that later calls do not read it
+            _is_intact(entry, None)  # stores its state, so that later calls do not read the file
     finally:
         lock.release()
     return entry
 
 
 def _build(entry: Path, build: Callable[[Path], None]) -> None:
-    """Build into a temporary directory beside `entry` and publish file, then seal."""
+    """Build in a temporary directory next to `entry`; publish the file, then the seal."""
     _verified.pop(entry, None)
     prefix = f".{entry.stem}."
     try:
-        for left in entry.parent.glob(prefix + "*"):  # of killed builders: we hold the lock
+        for left in entry.parent.glob(prefix + "*"):  # of killed builders, since we hold the lock
             _remove_tree(left)
         scratch = Path(tempfile.mkdtemp(prefix=prefix, dir=entry.parent))
     except OSError as err:
@@ -235,7 +235,7 @@ def _build(entry: Path, build: Callable[[Path], None]) -> None:
         except Exception as err:
             if isinstance(err, OSError) and err.errno in _DISK_ERRORS:
                 raise _Unwritable(str(err)) from err
-            _probe(scratch)  # a compiler does not say that the disk is full
+            _probe(scratch)  # a compiler does not report that the disk is full
             raise
         try:
             made.chmod(stat.S_IMODE(made.stat().st_mode) & 0o755)
@@ -264,7 +264,7 @@ def _probe(folder: Path) -> None:
 
 
 def _is_intact(entry: Path, check: Callable[[Path], bool] | None) -> bool:
-    """Tell whether an entry is as it was built; raises `CacheError` if others may write to it."""
+    """Whether an entry is as it was built; raises `CacheError` if others may write to it."""
     try:
         status = entry.stat()
         state = (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)

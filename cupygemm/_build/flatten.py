@@ -32,7 +32,7 @@ def flatten(path: str, generated: dict[str, str]) -> str:
             return ""
         seen.add(name)
         parts = _split(generated[name]) if name in generated else _parts(name)
-        # Texts and included paths take turns.
+        # Texts and included paths alternate.
         body = "".join(expand(part) if place % 2 else part for place, part in enumerate(parts))
         return f"// ---- {name} ----\n{body.rstrip()}\n\n"
 
@@ -41,7 +41,7 @@ def flatten(path: str, generated: dict[str, str]) -> str:
 
 @cache
 def _parts(path: str) -> list[str]:
-    """Return the parts of a file by `_split`; many kernels include the same files."""
+    """Return the parts of a file by `_split`; cached, as many kernels include the same files."""
     return _split(device_source(path))
 
 
@@ -66,9 +66,8 @@ def device_source(path: str) -> str:
 def _kernels() -> Path:
     """Return the folder of the device sources that belong to this package.
 
-    In a checkout the folder is beside the package, otherwise inside it. It is not found by
-    importing ``cupygemm.kernels``: in another checkout's environment, that would be the other
-    checkout's folder.
+    In a checkout the folder is next to the package, otherwise inside it. Importing
+    ``cupygemm.kernels`` would find the wrong folder in the environment of another checkout.
     """
     package = Path(__file__).resolve().parents[1]
     beside = package.parent / "kernels"

@@ -1,4 +1,4 @@
-"""The compiler of C for this machine, which makes the emulator's host libraries."""
+"""The C compiler for this machine, which builds the emulator's host libraries."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from cupygemm._build.toolchain import ToolchainError, find_zig, first_line, run, zig_versions
 
-_WITHOUT_SANITIZERS = ("-fno-sanitize=all",)  # zig's default for C checks undefined behaviour
+_WITHOUT_SANITIZERS = ("-fno-sanitize=all",)  # by default, zig checks for undefined behaviour
 
 
 def host_shared_library(
@@ -23,7 +23,7 @@ def host_shared_library(
     options: Sequence[str] = (),
     link_options: Sequence[str] = (),
 ) -> str:
-    """Compile C to a shared library for this machine, several sources at a time.
+    """Compile C sources, in parallel, to a shared library for this machine.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ def host_shared_library(
 
 
 def _compile_all(sources: Sequence[Path], objects: Sequence[Path], options: Sequence[str]) -> str:
-    """Compile each source to its object, one per core at a time; return the warnings."""
+    """Compile each source to an object, in parallel on all cores; return the warnings."""
     from concurrent.futures import ThreadPoolExecutor
 
     def compile_one(source: Path, made: Path) -> str:

@@ -1,9 +1,10 @@
 """Decide whether a directory may hold code that is executed, and provide one that may.
 
-A process that executes files from a directory trusts whoever can write there. As OpenSSH does for
-its keys, the cache refuses a directory or a file that belongs to another user than its own or root,
-or that its group or everybody may write to. As with Debian's OpenSSH, a group that has no other
-member does not count: where every user has such a group, directories are made writable for it.
+A process that executes files from a directory trusts everyone who can write there. As OpenSSH does
+for its keys, the cache refuses a directory or a file that is owned by a user other than the current
+one or root, or that is writable by its group or by everybody. As in Debian's OpenSSH, a group
+without other members is allowed: where every user has such a group, directories are made writable
+for it.
 """
 
 from __future__ import annotations
@@ -27,24 +28,24 @@ class CacheWarning(UserWarning):
 
 
 def check_of_the_system(err: Exception) -> None:
-    """Raise an error again unless the operating system caused it: only such an error has a number.
+    """Raise an error again unless the operating system caused it; only such errors have a number.
 
-    A signal handler may raise a TimeoutError, which is an OSError, at any point. That is no sign of
-    a missing or unreadable file.
+    A signal handler may raise a TimeoutError, which is an OSError, at any point. That does not mean
+    that a file is missing or unreadable.
     """
     if isinstance(err, OSError) and err.errno is None:
         raise err
 
 
 def check_private(path: Path) -> None:
-    """Raise unless only this user and root can write to a file or a directory.
+    """Raise an error unless only this user and root can write to a file or a directory.
 
     A path that does not exist passes, and so does every path on a system without users.
 
     Raises
     ------
     CacheError
-        It names the path, its owner or mode, and the remedy.
+        The message names the path, its owner or mode, and the remedy.
     """
     user = _user()
     try:
@@ -103,7 +104,7 @@ def temporary_dir() -> Path:
         try:
             path.mkdir(mode=0o700)
         except FileExistsError:
-            status = path.lstat()  # another user's link is not a directory
+            status = path.lstat()  # a link of another user is not accepted as a directory
             private = stat.S_ISDIR(status.st_mode) and stat.S_IMODE(status.st_mode) == 0o700
             if status.st_uid != user or not private:
                 path = Path(tempfile.mkdtemp(prefix="cupygemm-"))
@@ -129,7 +130,7 @@ def warn_of(reason: str, directory: Path) -> None:
 
 @functools.cache
 def _is_own_group(group: int, user: int) -> bool:
-    """Tell whether a group has no other member than a user."""
+    """Whether a group has no member other than a user."""
     import grp
     import pwd
 

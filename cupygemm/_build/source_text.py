@@ -1,7 +1,7 @@
-"""Sources as text in any encoding: UTF-8, in which bytes of another encoding are kept as they are.
+"""Read and write sources of any encoding as UTF-8 text that preserves all other bytes.
 
-Comments and strings of people's sources may be Latin-1, and the locale may be, too; what a compiler
-reads are the bytes that they wrote.
+Comments and strings of users' sources may be Latin-1, and so may the locale. The compiler must read
+the original bytes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ def text_of(data: bytes) -> str:
 
 
 def bytes_of(text: str) -> bytes:
-    """Return the bytes that `text_of` was given."""
+    """Return the bytes of a text that `text_of` returned."""
     return text.encode("utf-8", "surrogateescape")
 
 
@@ -25,5 +25,5 @@ def read_source(path: Path) -> str:
 
 
 def write_source(path: Path, text: str) -> None:
-    """Write the text of a file, which `text_of` or `read_source` returned or a program holds."""
+    """Write a file, whose text is from `text_of`, `read_source` or a program's string."""
     path.write_bytes(bytes_of(text))

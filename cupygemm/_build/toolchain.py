@@ -1,10 +1,10 @@
-"""The compilers, which make code objects of HIP C++ or AMDGPU assembly.
+"""The compilers that make code objects from HIP C++ or AMDGPU assembly.
 
-Three toolchains can make code objects. They are tried in this order: ROCm's own clang, a clang of
-version 22 or later with the AMDGPU target on PATH, and the clang inside PyPI's ziglang. None of
-them needs ROCm's headers or device libraries, because the kernels' sources include all that they
-need. `CUPYGEMM_TOOLCHAIN` selects one. They differ only in the number of commands: ziglang's clang
-cannot start its linker, so linking is a command of its own.
+There are three toolchains, tried in this order: ROCm's own clang, a clang of version 22 or later
+with the AMDGPU target on PATH, and the clang in PyPI's ziglang. `CUPYGEMM_TOOLCHAIN` selects one.
+They need none of ROCm's headers or device libraries, because the kernels' sources include all that
+they need. The toolchains differ only in the number of commands: ziglang's clang cannot start its
+linker, so linking is a separate command.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class Toolchain:
         self, source: Path, output: Path, *, target: str, options: Sequence[str] = ()
     ) -> str:
         """Compile HIP C++ to a file for `link`; parameters and errors are as in `compile_hip`."""
-        # For a device, clang's driver links what -c compiles; what -S compiles, it leaves alone.
+        # For a device, clang's driver links even with -c, but not with -S.
         arguments = [*self._hip_arguments(target, options), "-S", "-Xclang", "-emit-obj"]
         arguments += [str(source), "-o", str(output)]
         return run(f"{source.name} does not compile for {target}", self._clang(), arguments)
@@ -136,7 +136,7 @@ class Toolchain:
     def compile_to_ir(
         self, source: Path, output: Path, *, target: str, options: Sequence[str] = ()
     ) -> None:
-        """Compile HIP C++ to LLVM IR that no pass has changed; parameters as in `compile_hip`."""
+        """Compile HIP C++ to unoptimised LLVM IR; parameters and errors are as in `compile_hip`."""
         arguments = [*self._hip_arguments(target, options), "-S", "-emit-llvm"]
         arguments += ["-Xclang", "-disable-llvm-passes", str(source), "-o", str(output)]
         run(f"{source.name} does not compile for {target}", self._clang(), arguments)
@@ -144,7 +144,7 @@ class Toolchain:
     def compile_ir(
         self, source: Path, output: Path, *, target: str, options: Sequence[str] = ()
     ) -> None:
-        """Compile the IR that `compile_to_ir` writes to an object file for `link`."""
+        """Compile the IR of `compile_to_ir` to an object file for `link`."""
         arguments = [*_ASSEMBLE, f"-mcpu={target}", "-nogpulib", "-O3", *options, *_BACKEND]
         arguments += ["-x", "ir", "-S", "-Xclang", "-emit-obj", str(source), "-o", str(output)]
         run(f"{source.name} does not compile for {target}", self._clang(), arguments)
@@ -154,7 +154,7 @@ class Toolchain:
     ) -> None:
         """Compile a header for ``-include-pch``; parameters and errors are as in `compile_hip`."""
         arguments = self._hip_arguments(target, options)
-        # The header and those that it includes need not exist then; templates that they use are
+        # Then the header and those that it includes need not exist; templates that they use are
         # instantiated once, and not by each program.
         for option in (
             "-fno-pch-timestamp",
@@ -322,7 +322,7 @@ def find_zig() -> Path | None:
 def zig_versions(path: Path) -> tuple[str, str]:
     """Return the versions of zig and of its clang; empty strings if it cannot run.
 
-    A file that has not changed is asked once, and not by each process.
+    The result is cached on disk until the file changes, so that not every process runs zig.
     """
     status = path.stat()
     state = (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)

@@ -71,7 +71,7 @@ def check(
             seed_of(stream_order, "--stream-order")
         with severities(error, warn, off), findings.observing() as seen:
             if stream_order is not None:
-                os.environ[VARIABLE] = stream_order  # the program's own processes inherit it
+                os.environ[VARIABLE] = stream_order  # inherited by the program's child processes
             name = target_of_program(target)
             emulator.enable(name)
             if stream_order is not None:  # the device may have been enabled before
@@ -95,7 +95,7 @@ def check(
 
 
 def _clean(seen: Observed, target: str | None, status: int) -> str:
-    """Return the last line of a run without findings."""
+    """Return the last line of a run without faults."""
     if not seen.launches:
         return "no kernel was launched"
     ended = f"; the program ended with exit status {status}" * bool(status)

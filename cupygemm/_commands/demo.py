@@ -41,7 +41,7 @@ class Case:
     result : numpy.dtype or None
         The type of the result; None if it is `dtype`.
     layout : str
-        What is special about the operands, for the table.
+        The special property of the operands, for the table.
     arrange : callable
         ``arrange(xp, x1, x2)`` returns views of the operands and an ``out`` or None; `xp` is CuPy,
         or NumPy for the reference.
@@ -74,11 +74,11 @@ class Outcome:
     config : str
         Workgroup tile m x n x k, waves m x n, and MFMA instruction; or the backend.
     error, bound : float
-        Absolute, at the element where the error is the largest part of its bound.
+        Absolute, at the element with the largest ratio of error to bound.
     seconds : float
         Wall-clock time of a repeated call; on the emulated device, the time of the emulation.
     mfma, instructions : int or None
-        MFMA and instructions that all waves executed; None on a GPU.
+        The numbers of MFMA and of all instructions that the waves executed; None on a GPU.
     """
 
     shape: str
@@ -240,7 +240,7 @@ def _run(ready: _Prepared, explanation: Explanation) -> Outcome:
 
 
 def _executed() -> tuple[int, int]:
-    """Return the MFMA and the instructions that the emulated device has executed, if it runs."""
+    """Return the numbers of MFMA and instructions executed so far, if the device is emulated."""
     from cupygemm import emulator
 
     if not emulator.is_enabled():
@@ -251,7 +251,7 @@ def _executed() -> tuple[int, int]:
 
 
 def _shape(x1: tuple[int, ...], x2: tuple[int, ...], result: tuple[int, ...]) -> str:
-    """Return m x n x k, and the batch before it."""
+    """Return the text m x n x k, preceded by the batch."""
     batch = "x".join(map(str, result[:-2]))
     product = f"{result[-2]}x{result[-1]}x{x1[-1]}"
     return f"[{batch}] {product}" if batch else product

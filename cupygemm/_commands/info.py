@@ -22,7 +22,7 @@ PACKAGES = ("numpy", "ml_dtypes", "ziglang", "tinygrad", "pyelftools", "msgpack"
 
 
 def collect() -> dict[str, Any]:
-    """Return all of it as strings, numbers and lists, ready for JSON."""
+    """Return all facts as strings, numbers and lists, ready for JSON."""
     return {
         "versions": _versions(),
         "devices": [
@@ -75,7 +75,7 @@ def _compilers() -> list[dict[str, Any]]:
 def _cache_use() -> dict[str, Any]:
     folder = _cache.cache_dir()
     sizes = []
-    # Other processes replace files and remove the directories of their builds meanwhile.
+    # Other processes may replace files and remove their build directories at the same time.
     for path, _, names in os.walk(folder):
         for name in names:
             with contextlib.suppress(FileNotFoundError):

@@ -1,9 +1,9 @@
-"""What ``profile MxNxK`` multiplies: operands of any type of the library, and their product.
+"""The products of ``profile MxNxK``, for operands of any type of the library.
 
-An MX format (OCP Microscaling) names elements, and exponents as scales for blocks of 32 along k:
-such products are `cupygemm.scaled_matmul`, as are those with scales; all others are
-`cupygemm.matmul`. Two types, or two kinds of scales, with a comma between them are those of the two
-operands.
+An MX format (OCP Microscaling) means elements of that format, and exponents as scales for blocks of
+32 along k. Such products, and others with scales, are computed by `cupygemm.scaled_matmul`; all
+others by `cupygemm.matmul`. Two types, or two kinds of scales, with a comma between them are for
+the two operands.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ SCALES_HELP = (
     "each row of A or column of B), 1x128 (for each row and each 128 of k) or 128x128. A,B are "
     "those of the two operands."
 )
-_EXPONENTS = (125, 130)  # of drawn scales: 1/4 to 4
+_EXPONENTS = (125, 130)  # range of random scales: 1/4 to 4
 
 
 def profile_product(
@@ -54,7 +54,7 @@ def profile_product(
     scales: str | None = None,
     how: Mapping[str, Any],
 ) -> Profile:
-    """Run a product of drawn operands on the emulated device, and return its profile.
+    """Run a product of random operands on the emulated device, and return its profile.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ def profile_product(
     layout : str
         One of `LAYOUTS`.
     target : str or None
-        To emulate, if no device is emulated yet.
+        The target to emulate, if no device is emulated yet.
     precision, result_dtype : str or None
         The options ``precision`` and ``dtype`` of `cupygemm.matmul`.
     scales : str or None
@@ -76,7 +76,7 @@ def profile_product(
     Raises
     ------
     ValueError
-        The types, the shape or the layout do not describe a product.
+        The types, the shape and the layout do not describe a product.
     """
     from cupygemm import emulator
 
@@ -113,7 +113,7 @@ def profile_product(
 
 
 def _scales(shape: tuple[int, ...], text: str) -> tuple[list[Any], int | None]:
-    """Return random scales of both operands as an option names them, and the extent of a block."""
+    """Return random scales of both operands as the option specifies, and the block's extent."""
     import cupy
 
     kinds = text.split(",") * (1 if "," in text else 2)
@@ -170,7 +170,7 @@ def arrays(shape: tuple[int, ...], dtype: np.dtype[Any], layout: str) -> list[An
 
 
 def _mx_format(word: str) -> str | None:
-    """Return the format of the elements that an MX format names; None for other types."""
+    """Return the element format of an MX format; None for other types."""
     named = MX_FORMATS.get(word.lower()) or element_format(word)
     return None if word in FLOAT8 or (named in FLOAT8 and word not in MX_FORMATS) else named
 
@@ -198,7 +198,7 @@ def _profile_scaled(
     if k % max(per_byte(first), per_byte(second)):
         raise ValueError(f"k = {k} is odd, and a byte of e2m1 has two elements along k")
     a, scale_a = _drawn(m, k, first, transposed=layout[0] == "T", seed=0)
-    # Rows of B's transpose, so that "N", the (k, n) matrix in C order, is the transposed one here.
+    # These are rows of B's transpose, so "N", a (k, n) matrix in C order, is transposed here.
     b, scale_b = _drawn(n, k, second, transposed=layout[1] == "N", seed=1)
     options |= {"format_a": first, "format_b": second}
     with emulator.profile(**how) as collected:

@@ -206,7 +206,7 @@ def profile(
 
 
 def _print(collected: Any, *, loop: bool, listing: bool, source: bool) -> None:
-    """Print the tables of a profile, and the listings that are asked for."""
+    """Print the tables of a profile, and the requested listings."""
     typer.echo(str(collected) if loop else collected.to_text(line_width()))
     if listing:
         typer.echo("\n" + collected.listing(), nl=False)
@@ -228,7 +228,7 @@ def _subjects(words: list[str]) -> list[str]:
 
 
 def _nth(given: list[Any] | None, index: int) -> Any:
-    """Return the value of an option for a subject: its last value, if it has too few."""
+    """Return the value of an option for a subject; the option's last value if it has too few."""
     return given[min(index, len(given) - 1)] if given else None
 
 
@@ -267,7 +267,7 @@ def _collect(word: str, given: dict[str, Any], how: dict[str, Any], *, loop: boo
 
 
 def _compared(found: list[Any], kernel: str | None) -> Comparison:
-    """Return the comparison of the kernels that take longest in two profiles."""
+    """Compare the kernels that take longest in two profiles."""
     from cupygemm.emulator.profiling.compare import compare
 
     longest = []
@@ -281,7 +281,7 @@ def _compared(found: list[Any], kernel: str | None) -> Comparison:
 
 
 def _refuse(given: dict[str, Any], names: tuple[str, ...], of: str) -> None:
-    """Raise if an option is given that belongs to the other kind of subject."""
+    """Raise an error if an option belongs to the other kind of subject."""
     for name in names:
         if given[name] is not None:
             raise ValueError(f"--{name} is an option of {of}")

@@ -1,4 +1,4 @@
-"""What ``profile`` runs besides products and code objects: HIP source, and Python programs."""
+"""Other subjects of ``profile`` than products and code objects: HIP source, Python programs."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ SOURCES = (".hip", ".cpp", ".cu", ".cc", ".cxx")
 
 @contextlib.contextmanager
 def code_object_of(path: Path, target: str | None, options: str | None) -> Any:
-    """Yield the path of a code object: the file itself, or what its HIP source compiles to.
+    """Yield the path of a code object: the file itself, or the one compiled from HIP source.
 
     Parameters
     ----------
     path : Path
-        Source is told by its suffix, one of `SOURCES`.
+        A source file has one of the suffixes `SOURCES`.
     target : str, optional
-        To compile for; gfx942 by default.
+        The target to compile for; gfx942 by default.
     options : str, optional
-        The compiler's, as in a shell.
+        Compiler options, as in a shell.
 
     Raises
     ------
     ValueError
-        The source does not compile; the compiler's messages are quoted. Or the options belong to
-        a code object, which is compiled already.
+        The source does not compile; the compiler's messages are quoted. Or options were passed for
+        a code object, which needs no compilation.
     """
     if path.suffix not in SOURCES:
         if options is not None:
@@ -66,7 +66,7 @@ def code_object_of(path: Path, target: str | None, options: str | None) -> Any:
         built.write_bytes(compiled.code)
         try:
             yield built
-        except ValueError as err:  # name the file that the user knows
+        except ValueError as err:  # so that messages name the user's file
             raise ValueError(str(err).replace(str(built), str(path))) from err
 
 
@@ -83,7 +83,7 @@ def profile_script(
     ----------
     path : Path
     arguments : sequence of str
-        The program's, ``sys.argv[1:]``.
+        The program's arguments, ``sys.argv[1:]``.
     target : str, optional
     clock_mhz : float, optional
     sample : int, optional
@@ -92,7 +92,7 @@ def profile_script(
     Raises
     ------
     ValueError
-        The program launches no kernel, or ends with an error of its own.
+        The program launches no kernel, or ends with an error.
     """
     from cupygemm import emulator
     from cupygemm.emulator.diagnostics import findings

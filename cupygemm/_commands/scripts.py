@@ -21,8 +21,8 @@ _OURS = (__file__, runpy.__file__, "<frozen runpy>")
 def run_program(program: str, arguments: list[str], *, module: bool = False) -> int:
     """Run a program to its end and return its exit status.
 
-    An exception that the program does not catch is printed as Python prints it. Threads that it
-    started and that Python waits for are waited for.
+    An exception that the program does not catch is printed as Python prints it. As in Python, the
+    program ends after its non-daemon threads.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ def run_program(program: str, arguments: list[str], *, module: bool = False) -> 
     Raises
     ------
     FileNotFoundError
-        There is no such script.
+        The script does not exist.
     """
     if not module and not Path(program).exists():
         raise FileNotFoundError(f"{program} does not exist")
@@ -66,7 +66,7 @@ def run_program(program: str, arguments: list[str], *, module: bool = False) -> 
 def program_arguments(
     program: str, arguments: Sequence[str], *, module: bool = False
 ) -> Iterator[None]:
-    """Give the program its `sys.argv`, and the start of `sys.path` that Python gives it."""
+    """Set the program's `sys.argv` and the first entry of `sys.path`, as Python does."""
     before = sys.argv, sys.path[:]
     sys.argv = [program, *arguments]
     sys.path.insert(0, str(Path.cwd() if module else Path(program).resolve().parent))
@@ -77,13 +77,13 @@ def program_arguments(
 
 
 def target_of_program(asked: str | None) -> str:
-    """Return the target to emulate: the one asked for, or the environment's, or the default."""
+    """Return the target to emulate: the requested one, else the environment's, else the default."""
     return asked or os.environ.get(_VARIABLE) or DEFAULT_TARGET
 
 
 @contextlib.contextmanager
 def emulated_children(target: str) -> Iterator[None]:
-    """Emulate a target in the processes, too, that a program of this one starts."""
+    """Emulate a target also in processes that the program starts."""
     before = os.environ.get(_VARIABLE)
     os.environ[_VARIABLE] = target
     try:
@@ -96,7 +96,7 @@ def emulated_children(target: str) -> Iterator[None]:
 
 
 def _status(code: object) -> int:
-    """Return the exit status that Python makes of ``sys.exit(code)``."""
+    """Return the exit status that results from ``sys.exit(code)``."""
     if code is None or isinstance(code, int):
         return int(code or 0)
     print(code, file=sys.stderr)  # noqa: T201

@@ -18,7 +18,7 @@ Off = Annotated[Names, typer.Option(help=f"{_NAMES}, to switch off. Repeatable."
 
 @contextlib.contextmanager
 def severities(error: Names, warn: Names, off: Names) -> Iterator[None]:
-    """Add severities to those of the environment, which a program's own processes inherit.
+    """Add severities to those of the environment, which processes of a program inherit.
 
     Parameters
     ----------
@@ -28,13 +28,13 @@ def severities(error: Names, warn: Names, off: Names) -> Iterator[None]:
     Raises
     ------
     ValueError
-        There is no such check, or the environment's value cannot be read.
+        A check is unknown, or the environment's value is invalid.
     """
     from cupygemm.emulator.diagnostics import checking, table
 
     before = os.environ.get(checking.VARIABLE)
     chosen = {"error": error, "warn": warn, "off": off}
-    checking.policy()  # raises if the environment's value is wrong
+    checking.policy()  # raises an error if the environment's value is invalid
     for severity, names in chosen.items():
         try:
             checking.Policy().changed(dict.fromkeys(names or (), severity))

@@ -26,7 +26,7 @@ def start_device(target: str | None = None, *, build_ahead: bool = False) -> str
     Raises
     ------
     RuntimeError
-        There is no device, or CuPy runs on another one already.
+        There is no device, or CuPy already uses another one.
     ValueError
         The target is unknown.
     """
@@ -59,5 +59,5 @@ def console(*, stderr: bool = False) -> Console:
 
 
 def line_width() -> int:
-    """Return the columns for a table of text: those of the terminal, within reason."""
+    """Return the number of columns for a table of text, which depends on the terminal."""
     return max(80, min(console().width, _WIDEST))

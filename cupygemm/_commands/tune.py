@@ -1,4 +1,4 @@
-"""``python -m cupygemm warmup`` and ``tune``: `warmup` and `tune` for products named by words.
+"""``python -m cupygemm warmup`` and ``tune``: `warmup` and `tune` from the command line.
 
 A shape is written MxNxK, with the extents of a batch before it. If a word is invalid, the command
 prints the library's error and exits with status 2.

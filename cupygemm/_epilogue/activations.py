@@ -1,7 +1,7 @@
 """The activation functions: one row for each.
 
-CuPy, NumPy and the error bound all evaluate the formula of a row. The device code, a struct of the
-same name in ``kernels/common/activation.hpp``, is the only other statement of it. To add an
+CuPy, NumPy and the error bound all evaluate the formula of a row. Only the device code, a struct of
+the same name in ``kernels/common/activation.hpp``, repeats it. To add an
 activation, see docs/developer/add_an_activation.rst.
 """
 
@@ -15,14 +15,14 @@ from typing import Any, cast
 
 
 class ArrayModule:
-    """The functions that formulas are written in: those of CuPy or of NumPy, and `erfc`.
+    """The functions that formulas use: those of CuPy or of NumPy, and `erfc`.
 
     Parameters
     ----------
     module : module
         CuPy or NumPy.
     erfc : callable
-        The complementary error function, which neither of them has.
+        The complementary error function, which both lack.
     """
 
     def __init__(self, module: ModuleType, erfc: Callable[..., Any]) -> None:
@@ -48,10 +48,10 @@ class Activation:
     slope : callable
         ``slope(xp, x, error)`` returns a bound on the derivative's magnitude within `error` of `x`.
     instructions : tuple of int
-        Vector instructions for each element on CDNA: if at most 16 bits of a result are kept, and
-        if 32 are. The cost model adds them up. An exponential or a reciprocal counts as four.
+        Vector instructions for each element on CDNA: for results of at most 16 bits, and of 32
+        bits. The cost model adds them up. An exponential or a reciprocal counts as four.
     is_exact : bool
-        The device evaluates the function without rounding.
+        Whether the device evaluates the function without rounding.
     """
 
     name: str
@@ -88,12 +88,12 @@ def _sigmoid(xp: ArrayModule, x: Any) -> Any:
 
 
 def _bounded(xp: ArrayModule, x: Any) -> Any:
-    """Return x, bounded from below: at minus infinity, its product with 0 is then 0, not NaN."""
+    """Return x, bounded from below, so that minus infinity times 0 is 0, not NaN."""
     return xp.maximum(x, x.dtype.type(-1e6))
 
 
 def _constant(bound: float) -> Callable[[ArrayModule, Any, Any], Any]:
-    """Return the slope of a function whose derivative is bounded everywhere."""
+    """Return a slope function for a derivative with a constant bound."""
     return lambda xp, x, error: bound
 
 

@@ -1,8 +1,8 @@
 """Rounding to 8-bit floats with CuPy, which lacks these types: the results are codes, as bytes.
 
 The codes of non-negative numbers increase with the numbers, so the code of a number is the count of
-the boundaries between neighbours that it has reached. If a tie rounds up, to an even code, the
-boundary is the midpoint of the two neighbours. If it rounds down, the boundary is the next float32.
+boundaries between adjacent codes at or below it. If a tie rounds up, to an even code, the boundary
+is the midpoint of the two numbers. If it rounds down, the boundary is the next float32.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def rounded_to_float8(x: Any, dtype: np.dtype[Any]) -> Any:
 
 @functools.cache
 def _boundaries(dtype: np.dtype[Any]) -> NDArray[np.float32]:
-    """Return the smallest float32 that rounds to each code, the first one left out."""
+    """Return the smallest float32 that rounds to each code, without the first code."""
     numbers = np.arange(0x80, dtype=np.uint8).view(dtype).astype(np.float32)
     numbers = numbers[np.isfinite(numbers)]
     middles = (numbers[1:] + numbers[:-1]) / np.float32(2)

@@ -4,8 +4,8 @@ The formula is ::
 
     clamp(scale_out * activation(alpha * scale_a * scale_b * sums + beta * c + bias))
 
-Each stage states how it is computed, with CuPy's or NumPy's functions, and how far its result may
-lie from the exact one. Results and error bounds evaluate the same stages in the same order.
+Each stage states how it is computed, with CuPy's or NumPy's functions, and a bound on the error of
+its result. Results and error bounds evaluate the same stages in the same order.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ class Rounding:
     Attributes
     ----------
     unit : float
-        The unit roundoff of the type that it is computed in.
+        The unit roundoff of the type in which it is computed.
     narrow : bool
-        At most 16 bits of a result are kept, so fp32 activations may use shorter formulas.
+        Whether results have at most 16 bits, so that fp32 activations may use shorter formulas.
     """
 
     unit: float
@@ -71,7 +71,7 @@ class Stage:
     Attributes
     ----------
     applies : callable
-        ``applies(parts)`` tells whether the epilogue has this stage.
+        ``applies(parts)`` returns whether the epilogue has this stage.
     value : callable
         ``value(xp, x, parts)`` returns the array after the stage.
     error : callable
@@ -96,7 +96,7 @@ def evaluate(xp: ArrayModule, sums: Any, parts: Parts) -> Any:
 def evaluate_with_error(
     sums: Any, errors: Any, parts: Parts, rounding: Rounding
 ) -> tuple[Any, Any]:
-    """Return the epilogue of NumPy sums, and how far a computed one may lie from it."""
+    """Return the epilogue of NumPy sums, and a bound on the error of a computed one."""
     x, error = sums, errors
     for stage in STAGES:
         if stage.applies(parts):
@@ -119,7 +119,7 @@ NUMPY = ArrayModule(np, np.vectorize(math.erfc, otypes=[np.float64]))
 
 
 def _factors(x: Any, parts: Parts) -> list[Any]:
-    """Return the factors of the sums, the number first."""
+    """Return the factors of the sums; the number comes first."""
     number = [] if parts.alpha == 1 else [x.dtype.type(parts.alpha)]
     return number + [parts.arrays[name] for name in SCALES if name in parts.arrays]
 

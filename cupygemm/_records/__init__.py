@@ -1,1 +1,1 @@
-"""Records that every layer shares: types of elements, shapes, problems."""
+"""Records that all layers share: element types, shapes, problems."""

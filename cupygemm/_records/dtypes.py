@@ -1,7 +1,7 @@
-"""The element types of products: one row for each, and the names that users give them.
+"""The element types of products: a table with one row for each, and the names for users.
 
 A row states how an element is stored, and the types in which products of such elements are summed
-and finished. Each backend states which products it computes. To add a type, see
+and epilogues are computed. Each backend states which products it computes. To add a type, see
 docs/developer/add_a_data_type.rst.
 """
 
@@ -28,7 +28,7 @@ class ElementType:
     name : str
         The short name, which the device code uses too.
     array : numpy.dtype or None
-        The dtype of arrays of such elements; None for types that only kernels see.
+        The dtype of arrays of such elements; None for types that only kernels use.
     itemsize : int
         Bytes of an element in memory.
     accumulator : str
@@ -36,10 +36,10 @@ class ElementType:
     computed : str
         The type in which epilogues of such products compute.
     read_in : tuple of str
-        The types of epilogues whose kernels read arrays of such elements. Others are converted
-        first.
+        The types of epilogues whose kernels can read arrays of such elements. For others, the
+        arrays are converted first.
     aliases : tuple of str
-        Names that users may give beside those that NumPy and ml_dtypes know.
+        Further names for users, in addition to those of NumPy and ml_dtypes.
     is_precision : bool
         The elements are float32 in memory, and the type says how the matrix unit reads them.
     """
@@ -60,7 +60,7 @@ class ElementType:
 
     @property
     def fits_float32(self) -> bool:
-        """Whether an epilogue in float32 can be rounded to the type, 8-bit floats left aside."""
+        """Whether an epilogue in float32 can be rounded to the type; false for 8-bit floats."""
         is_array = self.array is not None and not self.is_precision
         return is_array and self.itemsize <= 4 and not self.is_float8
 
@@ -85,7 +85,7 @@ def _row(
     aliases: tuple[str, ...] = (),
     is_precision: bool = False,
 ) -> ElementType:
-    """Return a row; an epilogue computes in the type of the sums unless another one is named."""
+    """Return a row; by default, an epilogue computes in the type of the sums."""
     dtype = np.dtype(array)
     return ElementType(
         name=name,
@@ -116,11 +116,11 @@ _ROWS = (
     _row("e5m2", ml_dtypes.float8_e5m2, accumulator="f32", aliases=("e5m2",)),
     _row("e4m3fnuz", ml_dtypes.float8_e4m3fnuz, accumulator="f32", aliases=("e4m3fnuz",)),
     _row("e5m2fnuz", ml_dtypes.float8_e5m2fnuz, accumulator="f32", aliases=("e5m2fnuz",)),
-    # float32, of which the matrix unit reads the first 10 bits of the fraction.
+    # float32; the matrix unit reads only the first 10 bits of its fraction.
     _row("tf32", np.float32, accumulator="f32", is_precision=True),
     # float32 as a sum of two tf32 parts. Three products of parts are added.
     _row("tf32x3", np.float32, accumulator="f32", is_precision=True),
-    # A pair of 4-bit floats that are neighbours along k, counted as one element.
+    # A pair of 4-bit floats that are adjacent along k, counted as one element.
     ElementType(name="e2m1x2", array=None, itemsize=1, accumulator="f32", computed="f32"),
 )
 ELEMENT_TYPES: Mapping[DType, ElementType] = MappingProxyType({row.name: row for row in _ROWS})

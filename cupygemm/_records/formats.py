@@ -60,7 +60,7 @@ def format_dtype(keyword: str, given: Any) -> np.dtype[Any]:
 
 
 def operand_dtype(name: str, keyword: str, dtype: np.dtype[Any], given: Any) -> np.dtype[Any]:
-    """Return the type as which an operand is multiplied: its dtype, or that of its format tag.
+    """Return the type in which an operand is multiplied: its dtype, or that of its format keyword.
 
     Raises
     ------
@@ -79,14 +79,14 @@ def operand_dtype(name: str, keyword: str, dtype: np.dtype[Any], given: Any) -> 
 
 
 def parse_dtype(given: DTypeLike | None) -> np.dtype[Any] | None:
-    """Return the dtype that a user names: by NumPy's or ml_dtypes' names, or by a short one.
+    """Return the dtype for a user's name: one of NumPy or ml_dtypes, or a short name.
 
     Short names are those of `ELEMENT_TYPES`, such as ``"bf16"``, ``"fp32"`` and ``"e4m3fn"``.
 
     Raises
     ------
     TypeError
-        It names no type.
+        The name is unknown.
     """
     if given is None or isinstance(given, np.dtype):
         return given
@@ -122,7 +122,7 @@ def parse_precision(given: Any) -> Precision:
 
 
 def moduli_of(precision: Precision) -> int:
-    """Return the number of residues by whose products floats are multiplied; 0 for none."""
+    """Return the number of moduli of a precision such as ``"int8x14"``; 0 for others."""
     return int(precision.removeprefix(_RESIDUES)) if precision.startswith(_RESIDUES) else 0
 
 

@@ -1,4 +1,4 @@
-"""`GemmProblem`: one product in the terms of a kernel, as the backends and the tuner share it."""
+"""`GemmProblem`: one product in a kernel's terms, used by the backends and the tuner."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class Source:
     ----------
     dtype : str
     along : {"one", "row", "column", "matrix"}
-        The array has one number for each matrix of the batch, for each row of C, for each column,
-        or for each element. Elements are adjacent along columns.
+        Whether the array has one number for each matrix of the batch, for each row of C, for each
+        column, or for each element. The numbers for adjacent columns are adjacent.
     align : int
-        Largest power of two, up to 16, that divides every run's address, in bytes.
+        Largest power of two, up to 16, that divides the address of every row, in bytes.
     """
 
     dtype: DType
@@ -40,7 +40,7 @@ class Epilogue:
     ----------
     alpha, scale, clamp : bool
         Whether there is a factor of the sums, a factor of the activation's result, and limits. The
-        numbers themselves are arguments of the kernel.
+        numbers are arguments of the kernel.
     scale_a, scale_b, c, bias, scale_out : Source or None
     activation : str or None
     """
@@ -63,7 +63,7 @@ class Epilogue:
 
     @property
     def summary(self) -> str:
-        """Return the parts in the order in which they take effect."""
+        """Return a human-readable list of the parts, in the order in which they take effect."""
         text = {"one": "", "row": " per row", "column": " per column", "matrix": ""}
         parts = ["alpha"] if self.alpha else []
         for name, source in self.sources.items():
@@ -82,8 +82,8 @@ class GemmProblem:
     """One batched product ``c[i, j] = sum_k a[i, k] * b[k, j]``, with C row-major.
 
     A product with an F-ordered result is computed as its transpose, so the columns of C are always
-    adjacent. The record holds no pointer and no pitch, only what decides which kernel can run. A
-    plan made for one problem serves every call with an equal record.
+    adjacent. The record has no pointers or pitches, only the properties that determine which kernel
+    can run. A plan for one problem serves every call with an equal record.
 
     Attributes
     ----------
@@ -102,10 +102,10 @@ class GemmProblem:
         Largest power of two, up to 16, that divides the base address and every pitch, in bytes; up
         to 128 if the kernel reads a copy.
     a_span, b_span, c_span : int
-        Bytes from the first to the last element of one matrix of the batch, end included. Buffer
+        Bytes from the first element of one matrix of the batch to the end of the last. Buffer
         loads reach at most 2 GiB.
     epilogue : Epilogue or None
-        None if sums are only rounded. Rows and columns in it are those of C.
+        None if sums are only rounded. Its rows and columns are those of C.
     block_scaled : bool
         Every 32 consecutive elements along k of a row of A and of a column of B share a factor (OCP
         MX).
@@ -142,7 +142,7 @@ class GemmProblem:
 
 
 def sums_alike(part: GemmProblem | None, whole: GemmProblem | None) -> bool:
-    """Whether a problem is some rows of another one, so that one configuration sums both alike."""
+    """Whether two problems may differ only in rows, so that one configuration sums both alike."""
     if part is None or whole is None:
         return False
     names = ("n", "k", "batch", "a_dtype", "b_dtype", "out_dtype", "a_major", "b_major")

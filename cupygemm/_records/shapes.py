@@ -1,7 +1,7 @@
 """The shape of a matrix product, by NumPy's rules: which axes are multiplied, which broadcast.
 
-A 1-D first operand is a row, and a 1-D second operand is a column. The result lacks the axis that
-was added. Leading axes broadcast against each other and against those of ``out``, but ``out``
+A 1-D first operand is a row, and a 1-D second operand is a column. The added axis is removed from
+the result. Leading axes broadcast against each other and against those of ``out``, but ``out``
 itself is not broadcast.
 """
 
@@ -28,7 +28,7 @@ class ProductShape:
     batch : tuple of int
         Broadcast leading axes.
     row, column : bool
-        The result has the m axis, the n axis.
+        Whether the result has the m axis, and the n axis.
     """
 
     m: int
@@ -55,8 +55,8 @@ def product_shape(x1: Shape, x2: Shape, out: Shape | None = None) -> ProductShap
     Raises
     ------
     ValueError
-        As NumPy raises it: a 0-d operand, inner extents that differ, leading axes that do not
-        broadcast, an ``out`` of another shape.
+        As in NumPy: a 0-d operand, inner extents that differ, leading axes that do not broadcast,
+        or an ``out`` of another shape.
     """
     for name, shape in (("x1", x1), ("x2", x2)):
         if not shape:
@@ -81,7 +81,7 @@ def product_shape(x1: Shape, x2: Shape, out: Shape | None = None) -> ProductShap
         return product
     core = product.result[len(batch) :]
     leading = out[: len(out) - len(core)]
-    missing = batch[: max(0, len(batch) - len(leading))]  # as NumPy: axes of extent 1 may be
+    missing = batch[: max(0, len(batch) - len(leading))]  # as in NumPy, these may have extent 1
     if (
         out[len(leading) :] != core
         or any(extent != 1 for extent in missing)

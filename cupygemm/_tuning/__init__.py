@@ -1,1 +1,1 @@
-"""Measuring configurations ahead of time, and compiling kernels ahead of time."""
+"""Measure configurations and compile kernels ahead of time."""

@@ -1,4 +1,4 @@
-"""Products that are described without arrays, for `warmup` and `tune`.
+"""Products described without arrays, for `warmup` and `tune`.
 
 A shape is (m, n, k), with the extents of the batch before it, if any. A layout is two letters as in
 BLAS: "N" for a C-ordered operand and "T" for a transposed view of one.
@@ -49,7 +49,7 @@ class Product:
         return f"{extents} {self.dtype} {self.layout}"
 
     def operands(self) -> tuple[Operand, Operand]:
-        """Describe the operands, each as the whole of its allocation."""
+        """Describe the operands, each as a whole allocation."""
         *batch, m, n, k = self.shape
         first, second = ((m, k), (k, n))
         pair = []
@@ -115,7 +115,7 @@ def progress_bar(title: str, count: int, *, shown: bool) -> Iterator[Callable[[s
     Yields
     ------
     callable
-        To be called once for each finished task, with the name of the task.
+        Call it once for each finished task, with the name of the task.
     """
     if not shown:
         yield lambda _: None

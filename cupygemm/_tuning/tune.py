@@ -71,15 +71,15 @@ def tune(
     shapes, dtypes, dtype, layouts
         As for `warmup`.
     candidates : int
-        The number of configurations of each backend to measure: those that it ranks first.
-        Variants of the fastest of them, such as other orders of its tiles, are measured too.
+        The number of each backend's highest-ranked configurations to measure. Variants of the
+        fastest one, such as other orders of its tiles, are measured too.
     progress : bool
         Show a progress bar if the standard error is a terminal.
 
     Returns
     -------
     list of Tuned
-        For each product that has a kernel of this library, or several algorithms of cuBLASLt.
+        One for each product that has a kernel of this library, or several algorithms of cuBLASLt.
 
     Raises
     ------
@@ -92,14 +92,14 @@ def tune(
 
     See Also
     --------
-    explain : Tell which configuration is used, and that it was measured.
+    explain : Describe which configuration is used, and that it was measured.
 
     Notes
     -----
-    The fastest configurations are kept in an SQLite file beside the compiled kernels, by the name
-    of the device. They apply to products of exactly these extents, types and layouts, with operands
-    aligned to 16 bytes. The emulated device has no time to measure: there, the figures are the
-    model's, and none is kept.
+    The fastest configurations are kept, by the name of the device, in an SQLite file in the
+    directory of the compiled kernels. They apply to products of exactly these extents, types and
+    layouts, with operands aligned to 16 bytes. The emulated device has no time to measure: there,
+    the figures are the model's, and none is kept.
     """
     from cupy.cuda.runtime import getDevice
 
@@ -151,7 +151,7 @@ def _tune_one(product: Product, place: Device, count: int) -> Tuned | None:
 
 def measure(run: Callable[..., Any], operands: Sequence[Any]) -> float:
     """Return the seconds of a call on the device, the median over several batches of calls."""
-    run(*operands, None)  # loads the kernel
+    run(*operands, None)  # the first call loads the kernel
     timer = DeviceTimer(lambda: run(*operands, None))
     calls = max(1, round(BATCH_SECONDS / max(timer.seconds(3), 1e-6)))
     return float(np.median([timer.seconds(calls) for _ in range(BATCHES)]))
@@ -162,7 +162,7 @@ def _described(product: Product) -> list[tuple[Any, Any, Any]]:
 
 
 def _filled(shape: tuple[int, ...], strides: tuple[int, ...], dtype: Any) -> Any:
-    """Return an array with these strides, filled with numbers that keep the multipliers busy."""
+    """Return an array with these strides, filled with varied numbers, on which power depends."""
     import cupy
 
     numbers = (cupy.arange(math.prod(shape), dtype=cupy.int32) * 40503 % 251).astype(

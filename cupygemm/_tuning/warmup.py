@@ -22,14 +22,14 @@ def warmup(
     workers: int | None = None,
     progress: bool = True,
 ) -> int:
-    """Compile the kernels of products ahead of time, so that their first call does not wait.
+    """Compile the kernels of products ahead of time, so that first calls need not wait.
 
     Parameters
     ----------
     shapes : iterable of (m, n, k)
         The extents of the products. The extents of a batch, if any, come before them.
     dtypes : dtype or iterable of dtype
-        The types of the operands. As everywhere, a short name such as ``"bf16"`` is a type.
+        The types of the operands. Short names such as ``"bf16"`` are accepted.
     dtype : dtype, optional
         The type of the results; by default, the type that `matmul` would choose.
     layouts : iterable of {"NN", "NT", "TN", "TT"}
@@ -53,8 +53,8 @@ def warmup(
 
     Notes
     -----
-    Kernels are kept on disk (see ``python -m cupygemm info``), so another process can compile them
-    than the one that multiplies. A kernel that several products share is compiled once.
+    Kernels are kept on disk (see ``python -m cupygemm info``), so one process can compile them for
+    others. A kernel that several products share is compiled once.
 
     Examples
     --------
@@ -87,6 +87,6 @@ def warmup(
 
 
 def _compile(product: Product, place: Device) -> bool:
-    """Compile the kernels of a product; return whether they are this library's."""
+    """Compile the kernels of a product; return whether this library has any for it."""
     _, compiled = choose(product.request, place)
     return compiled.config is not None
