@@ -1,13 +1,13 @@
 """Enable the emulated device before CuPy is imported, whatever else a program imports first.
 
-Python executes cupygemm_startup.pth, which is installed beside this package, whenever it starts.
+Python executes cupygemm_startup.pth, which is installed next to this package, whenever it starts.
 If ``CUPYGEMM_EMULATE`` is set, that line calls `install`, and the first import of CuPy enables the
 device as ``import cupygemm`` does. Otherwise the line reads one environment variable.
 
-This package stands outside cupygemm because importing anything inside cupygemm imports NumPy.
+This package is outside cupygemm because importing any module of cupygemm imports NumPy.
 
-pytest would warn that it cannot rewrite the assertions of a package that is imported already, since
-cupygemm has a plugin for it. This word says that there is nothing to rewrite: PYTEST_DONT_REWRITE
+This package contains cupygemm's pytest plugin, and pytest would warn that it cannot rewrite the
+assertions of a package that is already imported. This word prevents that: PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _PACKAGES = ("cupy", "cupyx", "cupy_backends")
 
 
 def install() -> None:
-    """Let the first import of one of CuPy's packages enable the emulated device."""
+    """Make the first import of one of CuPy's packages enable the emulated device."""
     sys.meta_path.insert(0, _Finder())
 
 
 class _Finder:
-    """Finds CuPy's packages as `PathFinder` does, and gives them a loader that enables the device.
+    """Finds CuPy's packages like `PathFinder`, and gives them a loader that enables the device.
 
     Finding a package does not enable the device, because programs also look for CuPy without
     importing it.
@@ -45,7 +45,7 @@ class _Finder:
 
 
 class _Loader:
-    """Enables the device, then leaves the module to the loader that CuPy has without this hook."""
+    """Enables the device, then loads the module with CuPy's usual loader."""
 
     def __init__(self, finder: _Finder, loader: Any) -> None:
         self._finder = finder
@@ -65,11 +65,11 @@ class _Loader:
         self._loader.exec_module(module)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._loader, name)  # for programs that only look for the package
+        return getattr(self._loader, name)  # for programs that only search for the package
 
 
 def _find(name: str) -> ModuleSpec:
-    """Return what the other finders find."""
+    """Return the spec that the other finders find."""
     for finder in sys.meta_path:
         spec = None if isinstance(finder, _Finder) else finder.find_spec(name, None, None)
         if spec is not None:

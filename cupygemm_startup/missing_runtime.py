@@ -1,8 +1,8 @@
 """Name the remedy when CuPy's ROCm build finds no ROCm, as on a machine without an AMD GPU.
 
-``import cupy`` then raises an ImportError about libamdhip64, which says nothing of the emulated
-device. ``import cupygemm`` calls `install`, and a later failure of this kind carries a note. The
-start-up file does not, since it must not slow down the other programs of an environment.
+``import cupy`` then raises an ImportError about libamdhip64, which does not mention the emulated
+device. ``import cupygemm`` calls `install`, which adds a note to later failures of this kind. The
+start-up file does not call it, since it must not slow down other programs of the environment.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ cupygemm: This CuPy is built for AMD GPUs, and found no ROCm runtime (libamdhip6
 
 
 def install() -> None:
-    """Let the next import of CuPy add `REMEDY` to the error of a missing ROCm runtime."""
+    """Make the next import of CuPy add `REMEDY` to the error of a missing ROCm runtime."""
     if "cupy" not in sys.modules and not any(isinstance(each, _Finder) for each in sys.meta_path):
         sys.meta_path.insert(0, _Finder())
 
 
 class _Finder:
-    """Finds CuPy as `PathFinder` does, and gives it a loader that adds the note."""
+    """Finds CuPy like `PathFinder`, and gives it a loader that adds the note."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -40,7 +40,7 @@ class _Finder:
 
 
 class _Loader:
-    """Runs CuPy's own loader, and leaves no trace in a module that it could load."""
+    """Runs CuPy's own loader, and leaves no trace in a module that loads successfully."""
 
     def __init__(self, finder: _Finder, loader: Any) -> None:
         self._finder = finder
@@ -63,4 +63,4 @@ class _Loader:
             sys.meta_path.remove(self._finder)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._loader, name)  # for programs that only look for the package
+        return getattr(self._loader, name)  # for programs that only search for the package

@@ -37,7 +37,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
-    """Enable the device before anything of the suite is imported."""
+    """Enable the device before any module of the suite is imported."""
     options = early_config.known_args_namespace
     if options.cupygemm_emulate is None:
         for option in ("checks", "stream_order"):
@@ -95,7 +95,7 @@ class _Faults:
 
 
 def _checked(item: pytest.Item, phase: str) -> Generator[None, Any, Any]:
-    """Run a phase of a test; fail if a launch had a fault and the phase did not fail itself."""
+    """Run a phase of a test; fail it if a launch had a fault and the phase itself passed."""
     from cupygemm.emulator.concurrency.stream_deferral import run_deferred
     from cupygemm.emulator.diagnostics.findings import observing
 
@@ -116,7 +116,7 @@ def _checked(item: pytest.Item, phase: str) -> Generator[None, Any, Any]:
 
 
 def _text(errors: list[Any]) -> str:
-    """Return the reports of faults, each once."""
+    """Return the reports of faults without duplicates."""
     reports = dict.fromkeys(map(str, errors))
     count = f"{len(reports)} fault{'s' * (len(reports) != 1)}"
     return "\n\n".join([f"{count} in kernels of this test:", *reports])

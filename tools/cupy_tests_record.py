@@ -1,4 +1,4 @@
-"""Record the outcomes of CuPy's own tests: the part of `run_cupy_tests` beside the tests.
+"""Record the outcomes of CuPy's own tests: the part of `run_cupy_tests` in the test process.
 
 A process runs a few files of tests with `Recorder` as a pytest plugin.
 """
@@ -21,23 +21,23 @@ import pytest
 RESULTS_VARIABLE = "CUPYGEMM_CUPY_RESULTS"
 SAMPLE_VARIABLE = "CUPYGEMM_CUPY_SAMPLE"
 KNOWN = "a known fault of CuPy's, as a warning"
-POPULATION = "(collected)"  # the record that holds how many tests a file has
+POPULATION = "(collected)"  # the record of the number of tests of a file
 _EXCEPTION = re.compile(r"[\w.]*(Error|Exception|Warning|Exit)\b")
 
 
 class Recorder:
-    """Writes a line for each test that begins, and one for each outcome.
+    """Writes a line for each test that starts, and one for each outcome.
 
     Parameters
     ----------
     results : Path
-        The directory of the outcomes, a file for each file of tests.
+        The directory of the outcomes, which has a file for each file of tests.
     fraction : float
         The share of a file's tests to run.
     seed : str
-        Which ones.
+        Determines which tests are run.
     least : int
-        The tests of a file to run at least; with 0, each test is chosen by itself.
+        The minimum number of tests of a file; with 0, each test is chosen independently.
     """
 
     def __init__(self, results: Path, fraction: float, seed: str, least: int) -> None:
@@ -59,7 +59,7 @@ class Recorder:
             file.write(json.dumps(line) + "\n")
 
     def pytest_collection_modifyitems(self, config: Any, items: list[Any]) -> None:
-        """Leave out what the sample does not hold, and what has an outcome."""
+        """Deselect tests that are not in the sample or already have an outcome."""
         files: dict[str, list[Any]] = {}
         for item in items:
             files.setdefault(item.nodeid.partition("::")[0], []).append(item)
@@ -85,12 +85,12 @@ class Recorder:
             self._write(report.nodeid, report.outcome, reason_of(report))
 
     def pytest_runtest_logstart(self, nodeid: str, location: object) -> None:
-        """Record that a test begins: if nothing follows, it ended the process."""
+        """Record that a test starts; without a later outcome, it has ended the process."""
         self._began = {nodeid: processor_time()}
         self._write(nodeid, "began", "the process ended")
 
     def pytest_runtest_logreport(self, report: Any) -> None:
-        """Record a test's outcome, once its last phase is over."""
+        """Record a test's outcome after its last phase."""
         if report.outcome == "failed":
             self._problem.setdefault(report.nodeid, reason_of(report))
         if report.when == "setup" and report.outcome == "skipped":
@@ -105,20 +105,20 @@ class Recorder:
             self._write(report.nodeid, "failed", reason)
 
     def pytest_warning_recorded(self, warning_message: Any, nodeid: str) -> None:
-        """Record that a test which passed ran a kernel of CuPy's with a known fault."""
+        """Record that a passed test ran a CuPy kernel with a known fault."""
         known, latest = "known fault" in str(warning_message.message), self._passed
         if known and latest.get("test") == nodeid and latest["reason"] != KNOWN:
             self._write(nodeid, "passed", KNOWN)
 
 
 def processor_time() -> float:
-    """Return the seconds of processor time of this process and of the compilers that it ran."""
+    """Return the processor time in seconds of this process and the compilers that it ran."""
     times = os.times()
     return times.user + times.system + times.children_user + times.children_system
 
 
 def rank(seed: str, name: str) -> str:
-    """Return what names are sorted by for a random order."""
+    """Return a sort key that puts names in a random order."""
     return hashlib.sha256(f"{seed} {name}".encode()).hexdigest()
 
 
@@ -128,14 +128,14 @@ def reason_of(report: Any) -> str:
         return str(report.longrepr[2])
     crash = getattr(report.longrepr, "reprcrash", None)
     lines = (crash.message if crash is not None else str(report.longrepr)).splitlines()
-    if lines and "raises error" in lines[0]:  # CuPy's tests quote the traceback; its end counts
+    if lines and "raises error" in lines[0]:  # CuPy's tests quote a traceback; its end matters
         last = max((i for i, line in enumerate(lines) if _EXCEPTION.match(line)), default=0)
         lines = lines[last:]
     return " ".join(line.strip() for line in lines[:3])[:300]
 
 
 def run_files() -> int:
-    """Run the tests that this process was started for."""
+    """Run the tests for which this process was started."""
     importlib.import_module("cupygemm")  # enables the emulated device before CuPy is imported
     fraction, seed, least = os.environ[SAMPLE_VARIABLE].split()
     recorder = Recorder(Path(os.environ[RESULTS_VARIABLE]), float(fraction), seed, int(least))

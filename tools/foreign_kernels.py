@@ -61,22 +61,22 @@ def check(
     options: Sequence[str],
     dropped: Collection[str] | None = None,
 ) -> tuple[str, str]:
-    """Return the result for a file, and what it follows from.
+    """Return the result for a file, and the reason.
 
     Parameters
     ----------
     path : Path
     target : str
     options : sequence of str
-        Of the compiler.
+        Compiler options.
     dropped : collection of str, optional
-        Headers to drop together with the host's part of source; by default it stays.
+        Headers to drop together with the host part of source; by default, nothing is dropped.
     """
     if path.suffix in CODE:
         return _check_code(path.read_bytes())
     text, launched = path.read_text(errors="replace"), [[]]
     if dropped is not None:
-        # What a launch names may be a variable of the dropped part: then the next try is without.
+        # A launch may name a variable of the dropped part: the next attempt omits the launches.
         launched.insert(0, sorted(set(_LAUNCHED.findall(text))))
         text = device_part(text, dropped)
     for names in launched:
@@ -131,7 +131,7 @@ def _blank(each: re.Match[str]) -> str:
 
 
 def _closing(plain: str, brace: int) -> int:
-    """Return the place behind the brace that closes another."""
+    """Return the position after the matching closing brace."""
     depth = 0
     for each in re.finditer(r"[{}]", plain[brace:]):
         depth += 1 if each[0] == "{" else -1

@@ -1,11 +1,11 @@
-"""Build a shared library of HIP source, host part and all, that runs on the emulated device.
+"""Build a shared library from HIP source, including its host part, for the emulated device.
 
     python tools/hip_library.py SOURCE -o LIBRARY [--target gfx942] [--option=-I/a/folder]
 
-The kernels are compiled as for hipcc, and the host's part by the same clang, from the package
-ziglang, for x86-64 and glibc. The library contains the code object and needs
-``libamdhip64.so.7``, which is the emulated device's after ``cupygemm.emulator.enable()`` and
-``import cupy``. Then `ctypes.CDLL` loads it.
+The kernels are compiled as by hipcc, and the host part by the same clang, from the package ziglang,
+for x86-64 and glibc. The library contains the code object and needs ``libamdhip64.so.7``, which the
+emulated device provides after ``cupygemm.emulator.enable()`` and ``import cupy``. Then load it with
+`ctypes.CDLL`.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from pathlib import Path
 from cupygemm.emulator.runtime import compile as programs
 from cupygemm.emulator.runtime import cxx_library, precompiled
 
-# Names in an object that calls the C++ library.
+# Names in an object that uses the C++ library.
 _CXX_NAMES = (b"_ZNSt3__1", b"_ZNKSt3__1", b"__cxa_", b"_Znwm", b"_ZdlPv")
 
-# What glibc has in its static part.
+# Functions in glibc's static part.
 _GLIBC = """
 extern int __cxa_atexit(void (*)(void *), void *, void *);
 __attribute__((visibility("hidden"))) void *__dso_handle = &__dso_handle;
@@ -32,7 +32,7 @@ __attribute__((visibility("hidden"))) int atexit(void (*function)(void)) {
 }
 """
 
-# Conversions to bf16, which clang's own library has and that of ziglang has not.
+# Conversions to bf16, which clang's own runtime library has but ziglang's lacks.
 _BFLOAT = """
 typedef float vector __attribute__((vector_size(16)));
 static vector rounded(float value) {
@@ -58,14 +58,14 @@ def build(
         The file to write.
     target : str, optional
     options : sequence of str, optional
-        Of the compiler, for both parts.
+        Compiler options for both parts.
 
     Raises
     ------
     CompileError
-        The device's part does not compile.
+        The device part does not compile.
     RuntimeError
-        The host's part does not compile or link, or ziglang is not installed.
+        The host part does not compile or link, or ziglang is not installed.
     """
     options = [f"-I{source.parent}", *options]
     compiled = programs.compile_program(
@@ -95,7 +95,7 @@ def _host_options(target: str) -> list[str]:
 
 
 def _link(item: Path, library: Path, work: Path) -> None:
-    """Link an object; only programs that call the C++ library need that library's own build."""
+    """Link an object; ziglang's C++ library is built only if the program uses it."""
     glibc, bfloat, hip = work / "glibc.o", work / "bfloat.o", work / "libamdhip64.so.7"
     for each, text in ((glibc, _GLIBC), (bfloat, _BFLOAT)):
         each.with_suffix(".c").write_text(text)

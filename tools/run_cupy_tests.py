@@ -6,13 +6,13 @@
     python tools/run_cupy_tests.py estimate --results /tmp/results
 
 A process runs a few files of tests. Each outcome is written as soon as it is known, so that an
-interrupted run goes on where it ended: the same command runs what is missing. A test that ends its
-process counts as failed, and the rest goes on after it. `--shard 1/4` runs every fourth file.
+interrupted run can be continued: the same command runs the missing tests. A test that ends its
+process counts as failed, and another process runs the rest. `--shard 1/4` runs every fourth file.
 `--sample 0.01 --seed 0` runs a hundredth of the tests of each file, at least two, chosen at random;
-a larger fraction with the same seed adds tests to those. With `--least 0`, each test is chosen by
-itself, so that large files count for more: this gives the best estimate. `estimate` prints the
-share of all tests that pass, with an interval. CuPy's sources are only read: its installed wheel is
-tested.
+a larger fraction with the same seed adds tests to those. With `--least 0`, each test is chosen
+independently, so that large files have more weight: this gives the best estimate. `estimate` prints
+the share of all tests that pass, with a confidence interval. CuPy's sources are only read: its
+installed wheel is tested.
 """
 
 from __future__ import annotations
@@ -43,23 +43,23 @@ from cupy_tests_record import (
 
 HERE = Path(__file__).resolve()
 SUITES = ("cupy_tests", "cupyx_tests")
-FILES_TOGETHER = 50  # in a process
+FILES_TOGETHER = 50  # files of a process
 
 
 def files_of(sources: Path, only: list[str]) -> list[Path]:
-    """Return the files of tests whose paths hold one of some words."""
+    """Return the files of tests whose paths contain one of some words."""
     folders = [sources / "tests" / suite for suite in SUITES]
     found = [path for folder in folders for path in sorted(folder.rglob("test_*.py"))]
     return [path for path in found if not only or any(word in str(path) for word in only)]
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Run a shard of CuPy's tests, until its time is over."""
+    """Run a shard of CuPy's tests within a time limit."""
     sources, results = arguments.sources.resolve(), arguments.results.resolve()
     number, count = (int(part) for part in arguments.shard.split("/"))
     files = files_of(sources, arguments.only)[number - 1 :: count]
     names = [str(path.relative_to(sources / "tests")) for path in files]
-    if arguments.sample < 1:  # an unfinished sample is one of all files, too
+    if arguments.sample < 1:  # an unfinished sample has tests of all files, too
         names.sort(key=functools.partial(rank, arguments.seed))
     deadline = time.monotonic() + arguments.limit
     environment = os.environ | {
@@ -78,7 +78,7 @@ def run(arguments: argparse.Namespace) -> None:
 def run_together(
     arguments: argparse.Namespace, names: list[str], environment: dict[str, str], deadline: float
 ) -> None:
-    """Run the tests of a few files that have no outcome yet, however often they end the process."""
+    """Run the tests of a few files that have no outcome yet; restart processes that they end."""
     sources, results = arguments.sources.resolve(), arguments.results.resolve()
     records = [record_of(results, name) for name in names]
     options = ["-q", "-p", "no:cacheprovider", "-o", "addopts=", "--tb=short"]
@@ -103,7 +103,7 @@ def run_together(
         if done.returncode in {0, 1, 5}:
             break
         if sum(len(outcomes(record)) for record in records) == before:
-            if len(names) > 1:  # find out whose fault it is
+            if len(names) > 1:  # find the file at fault
                 for name in names:
                     run_together(arguments, [name], environment, deadline)
                 return
@@ -118,7 +118,7 @@ def run_together(
 
 
 def forget_failures(record: Path) -> None:
-    """Forget the tests that failed, so that they run again."""
+    """Remove the outcomes of failed tests, so that they run again."""
     kept = [
         each for each in outcomes(record).values() if each["outcome"] not in {"failed", "began"}
     ]
@@ -127,7 +127,7 @@ def forget_failures(record: Path) -> None:
 
 
 def drop_unfinished(record: Path) -> None:
-    """Forget the test that was running when the time was over."""
+    """Remove the record of the test that was running when the time limit was reached."""
     lines = record.read_text(encoding="utf-8").splitlines() if record.exists() else []
     if lines and json.loads(lines[-1])["outcome"] == "began":
         record.write_text("".join(f"{line}\n" for line in lines[:-1]), encoding="utf-8")
@@ -142,7 +142,7 @@ def summary(record: Path) -> str:
 
 
 def rows(results: Path) -> Iterator[tuple[str, str, int, int, int, str]]:
-    """Return the table: module, function, passed, failed, skipped, and the commonest remark."""
+    """Return the table: module, function, passed, failed, skipped, and the most common remark."""
     for path in sorted(results.rglob("*.jsonl")):
         module = str(path.relative_to(results).with_suffix(""))
         functions: dict[str, list[dict[str, str]]] = {}
@@ -181,13 +181,13 @@ def table(arguments: argparse.Namespace) -> None:
 
 
 def estimate(arguments: argparse.Namespace) -> None:
-    """Print how many tests ran, and what share of all that are not skipped would pass.
+    """Print how many tests ran, and the estimated share of unskipped tests that would pass.
 
-    Each file's tests count for those of the file that did not run, unless each test was chosen by
-    itself (``--least 0``): then all count alike, and the interval is the exact one of Clopper and
-    Pearson. Otherwise it is Wilson's, with Kish's effective number of tests for the unequal
-    weights; that the sample is stratified by file makes it too wide rather than too narrow. Both
-    are for 95 %.
+    If each test was chosen independently (``--least 0``), all tests have the same weight, and the
+    interval is the exact one of Clopper and Pearson. Otherwise, the tests of a file that ran also
+    represent those that did not run, and the interval is Wilson's, with Kish's effective number of
+    tests for the unequal weights; it is too wide rather than too narrow, because the sample is
+    stratified by file. Both are for 95 %.
     """
     ran = population = passed = failed = known = 0
     weights: list[tuple[float, bool]] = []
@@ -236,7 +236,7 @@ def exact(passed: int, count: int, error: float = 0.05) -> tuple[float, float]:
 
     def root(seen: int, wanted: float) -> float:
         low, high = 0.0, 1.0
-        for _ in range(50):  # `at_most` falls with the share
+        for _ in range(50):  # `at_most` decreases with the share
             middle = (low + high) / 2
             low, high = (middle, high) if at_most(seen, middle) > wanted else (low, middle)
         return low
@@ -246,7 +246,7 @@ def exact(passed: int, count: int, error: float = 0.05) -> tuple[float, float]:
 
 
 def wilson(share: float, count: float, deviations: float = 1.96) -> tuple[float, float]:
-    """Return Wilson's interval for a share that was seen in `count` independent trials.
+    """Return Wilson's interval for a share observed in `count` independent trials.
 
     >>> [round(end, 3) for end in wilson(1.0, 100)]
     [0.963, 1.0]

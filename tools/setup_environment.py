@@ -1,11 +1,11 @@
 """Create or complete the virtual environment: ``setup_environment.py DIRECTORY EXTRA,EXTRA,...``.
 
-The Makefile runs this script with whatever Python the machine has. It uses the standard library
-only, and syntax that Python 2.7 parses, so that an old interpreter prints a sentence that helps and
-not a SyntaxError. It checks the machine, creates the environment, installs this checkout (editable)
-with the extras named, and records what it installed from which pyproject.toml and setup.py: a
-second run with nothing to do ends at once. Every error message ends with the command that solves
-the problem.
+The Makefile runs this script with the Python of the machine. It uses only the standard library, and
+syntax that Python 2.7 parses, so that an old interpreter prints a helpful message instead of a
+SyntaxError. It checks the machine, creates the environment, and installs this checkout (editable)
+with the named extras. It records what it installed from which pyproject.toml and setup.py, so that
+a second run with nothing to do ends immediately. Every error message ends with the command that
+solves the problem.
 """
 
 from __future__ import print_function
@@ -23,11 +23,11 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 OLDEST, NEWEST = (3, 11), (3, 14)
 STAMP = "cupygemm-setup.json"
 LOG = "cupygemm-setup.log"
-# Disk space in MB: what is installed, plus the downloads, which are kept until the end.
+# Disk space in MB: the installed files, plus the downloads, which are kept until the end.
 SPACE_MB = {"emulator": 900, "rocm": 500, "cuda": 900, "test": 600}
 BASE_SPACE_MB = 300
-# uv does not read pip's configuration. It is told these settings, as variables with lists separated
-# by a character; with one of the others, pip installs.
+# uv does not read pip's configuration. These settings are passed to it, as variables with lists
+# separated by a character; if there are other settings, pip installs.
 UV_SETTINGS = {
     "index-url": ("UV_DEFAULT_INDEX", " "),
     "extra-index-url": ("UV_INDEX", " "),
@@ -66,7 +66,7 @@ def main():
 
 
 def read_stamp(directory):
-    """Return what an earlier run recorded, or an empty record."""
+    """Return the record of an earlier run, or an empty record."""
     try:
         with open(os.path.join(directory, STAMP)) as file:
             return json.load(file)
@@ -153,7 +153,7 @@ def create(directory):
 
 
 def check_space(directory, extras):
-    """Exit with an explanation if the disk cannot hold what is to be installed."""
+    """Exit with an explanation if the disk has too little space for the installation."""
     needed = BASE_SPACE_MB + sum(SPACE_MB.get(extra, 0) for extra in extras)
     disk = os.statvfs(directory)
     free = disk.f_bavail * disk.f_frsize >> 20
@@ -165,7 +165,7 @@ def check_space(directory, extras):
 
 
 def install(directory, extras):
-    """Install this checkout and the extras: with uv, several times as quick, or else with pip."""
+    """Install this checkout and the extras with uv, which is several times as fast, or with pip."""
     python = os.path.join(directory, "bin", "python")
     say("installing cupygemm[{}] from PyPI into {}".format(",".join(extras), directory))
     begin = time.time()
@@ -194,19 +194,19 @@ def uv_settings(python):
     found = re.findall(pattern, text, re.MULTILINE)
     for source, name, value in sorted(found, key=lambda setting: setting[0] == ":env:"):
         if source != ":env:" and settings.get(name, value) != value:
-            return None  # in several of pip's files, which have an order
+            return None  # several of pip's files may have it, in order of precedence
         settings[name] = value
-    told = {"UV_INDEX_STRATEGY": "unsafe-best-match"}  # the best of all indexes, as pip takes it
+    told = {"UV_INDEX_STRATEGY": "unsafe-best-match"}  # the best version of all indexes, like pip
     for name, value in settings.items():
         variable, separator = UV_SETTINGS[name]
         told[variable] = re.sub(r"(\\n|\s)+", separator, value).strip(separator)
-    if "UV_CONSTRAINT" in told:  # pip's also holds for what builds a package
+    if "UV_CONSTRAINT" in told:  # pip's setting also applies to the dependencies of a build
         told["UV_BUILD_CONSTRAINT"] = told["UV_CONSTRAINT"]
     return told
 
 
 def find_uv(python):
-    """Return the path of uv, installed into the environment if need be; None if it cannot be."""
+    """Return the path of uv, installed into the environment if necessary; None without uv."""
     uv = which("uv")
     if uv is None:
         pip_install(python, ["uv"])
@@ -224,7 +224,7 @@ def install_with_pip(python, requirement, log):
 
 def pip_install(python, requirement, log=os.devnull):
     """Run pip's install; return its status and its output."""
-    # Python compiles the modules that are imported; to compile all would take pip half its time.
+    # Python compiles modules when they are imported; compiling all would take half of pip's time.
     # Unlike the option, the variable also reaches the environment that builds this package.
     os.environ["PIP_COMPILE"] = "0"
     command = [python, "-m", "pip", "install", "--progress-bar", "off"]
@@ -232,7 +232,7 @@ def pip_install(python, requirement, log=os.devnull):
 
 
 def run(command, log=os.devnull, variables=()):
-    """Run a command, print its large downloads as they begin; return its status and its output."""
+    """Run a command, print its large downloads when they start; return its status and output."""
     lines = []
     with open(log, "w") as out:
         process = subprocess.Popen(
