@@ -1,12 +1,12 @@
-"""Published speeds of products on MI355X beside modelled ones, without a fit.
+"""Compare published speeds of products on MI355X with modelled ones, without a fit.
 
     python -m benchmarks.cdna4_speeds
 
 One workgroup of this package's kernel is emulated at two depths, and the time of each product is
 estimated from them as in the calibration (`cupygemm.emulator.calibration.sample`). The calibration
-itself is about MI300X and MI325X: no clock of an MI355X under load is published, so that the clock
-here is the boost clock. Published over modelled speed, times that clock, is the clock that the
-board would have had if the cycles are right.
+itself covers MI300X and MI325X. No clock of an MI355X under load is published, so the clock here is
+the boost clock. The ratio of published to modelled speed, times that clock, is the clock that the
+board would have had if the modelled cycles are right.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ import numpy as np
 
 BOOST_MHZ = 2400.0
 TILE, SHALLOW, DEEP, LARGE = 256, 512, 1024, 8192
-BYTES_ALONG_K = 128  # of a step of k
-GROUP, CHUNK = 4, 64  # order of the tiles; others change a speed by 1 % at most
+BYTES_ALONG_K = 128  # extent of a step of k
+GROUP, CHUNK = 4, 64  # order of the tiles; other orders change a speed by at most 1 %
 # HazyResearch/HipKittens, analysis/bf16_gemm/mi350x/mi355x_bf16_gemm.json and
 # analysis/fp8_gemm/mi350x/mi355x_fp8_gemm.json, in TFLOP/s
 PUBLISHED = {
@@ -59,7 +59,7 @@ class Speed:
 
 
 def one_workgroup(dtype: str, depth: int) -> Any:
-    """Return the profile of one workgroup of the kernel that large products get."""
+    """Return the profile of one workgroup of the kernel for large products."""
     import cupy as cp
     import ml_dtypes
 

@@ -1,7 +1,7 @@
 """Draw what `benchmarks.compare` measured: ``python -m benchmarks.chart figures.json chart.png``.
 
-Bars are torch's device time over ours, so longer is better and 1 is as fast; bf16, fp16 and the
-other types have a panel each. The rows of the tables in the documentation go to the output. Needs
+Bars are torch's device time divided by ours: longer is better, and 1 means equally fast. bf16, fp16
+and the other types have a panel each. The rows of the documentation's tables are printed. Needs
 matplotlib.
 """
 
@@ -19,7 +19,7 @@ COLORS = ("#3b6ea5", "#b0503c")  # at least as fast, slower
 
 
 def ratios(records: list[dict[str, Any]], dtypes: tuple[str, ...]) -> dict[str, float]:
-    """Return torch's device time over ours by case; by type too where there are several."""
+    """Return torch's device time divided by ours, by case, and by type if there are several."""
     found = {}
     for record in records:
         times = record["seconds"]
@@ -55,7 +55,7 @@ def draw(document: dict[str, Any], output: Path) -> None:
 
 
 def rows(records: list[dict[str, Any]], dtype: str) -> list[str]:
-    """Return the lines of a table of a type: case, TFLOP/s of each contender, ratio to torch."""
+    """Return the table of a type: case, TFLOP/s of each contender, ratio to torch."""
     lines = []
     for record in records:
         if record["dtype"] != dtype:

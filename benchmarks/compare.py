@@ -1,8 +1,9 @@
-"""Time matmul beside CuPy's and torch's on a CUDA device: ``python -m benchmarks.compare``.
+"""Compare matmul with CuPy's and torch's on a CUDA device: ``python -m benchmarks.compare``.
 
-Contenders take turns, so that all meet the same clocks, and the median over the rounds counts. Two
-times are taken of each: on the device, between events, behind a kernel that holds the stream while
-the host enqueues; and of a call, by the host's clock, over calls in a row and one wait.
+Contenders take turns, so that all run at the same clocks, and the median over the rounds counts.
+Each has two times. The device time is measured between events, after a kernel that occupies the
+stream while the host enqueues. The time of a call is measured by the host's clock, over consecutive
+calls and one wait.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from benchmarks.output import print_line
 from cupygemm._tuning.timer import MAX_CALLS, DeviceTimer
 
 ROUNDS = 7
-SECONDS = 0.03  # of work in one measurement
+SECONDS = 0.03  # seconds of work in one measurement
 
 
 def seconds_of_call(call: Call, count: int) -> float:
@@ -78,7 +79,7 @@ def run(dtypes: list[str], names: list[str] | None) -> list[dict[str, Any]]:
 
 
 def _line(case: Case, times: dict[str, dict[str, float]], suffix: str) -> str:
-    """Return a line of the contenders with this suffix; others stand in for those that lack it."""
+    """Return a line of the contenders with this suffix, or without it for those that lack it."""
     chosen = {
         name: times.get(f"{name},{suffix}" if suffix else name, times.get(name))
         for name in ("cupygemm", "cupy", "torch")
@@ -97,7 +98,7 @@ def _line(case: Case, times: dict[str, dict[str, float]], suffix: str) -> str:
 
 
 def geometric_means(records: list[dict[str, Any]]) -> dict[str, float]:
-    """Return the means of torch's device time over ours, by dtype."""
+    """Return the geometric means of torch's device time divided by ours, by dtype."""
     means = {}
     for dtype in dict.fromkeys(record["dtype"] for record in records):
         logs = [
@@ -111,7 +112,7 @@ def geometric_means(records: list[dict[str, Any]]) -> dict[str, float]:
 
 
 def environment() -> dict[str, str]:
-    """Return what the figures depend on; `benchmarks.history add` keeps it with them."""
+    """Return the facts on which figures depend; `benchmarks.history add` keeps them."""
     import cupy as cp
 
     import cupygemm
@@ -135,7 +136,7 @@ def environment() -> dict[str, str]:
 
 
 def _driver() -> dict[str, str]:
-    """Return the driver, the highest clocks and the power limit, as nvidia-smi tells them."""
+    """Return the driver, the highest clocks and the power limit, from nvidia-smi."""
     names = ("driver_version", "clocks.max.sm", "clocks.max.memory", "power.limit")
     text = _output("nvidia-smi", f"--query-gpu={','.join(names)}", "--format=csv,noheader", "-i0")
     if not text:
@@ -154,7 +155,7 @@ def _commit() -> dict[str, str]:
 
 
 def _output(*command: str) -> str:
-    """Return what a command prints, or nothing if it fails."""
+    """Return the output of a command, or "" if it fails."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError):

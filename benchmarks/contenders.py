@@ -1,8 +1,8 @@
-"""Who multiplies in `benchmarks.compare`: this library, CuPy, and torch where it is installed.
+"""The contenders of `benchmarks.compare`: this library, CuPy, and torch where it is installed.
 
-Operands are uniform random in [-0.5, 0.5), for the clock of a power-bound GPU depends on the data;
-integers are uniform over their range. Both operands are row-major. The product of bytes is timed
-with a column-major x2, which is all that torch takes, and ours with a row-major one as well.
+Operands are uniform random in [-0.5, 0.5), because the clock of a power-bound GPU depends on the
+data; integers are uniform over their range. Both operands are row-major. For products of bytes, x2
+is column-major, since torch accepts nothing else; ours are also timed with a row-major x2.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ CASES: dict[str, tuple[Case, ...]] = {
 
 
 def contenders(case: Case, dtype: str) -> dict[str, Call]:
-    """Return what multiplies, by name; who cannot is left out."""
+    """Return the contenders by name, without those that lack the product."""
     kinds = {"bf16": _halves, "fp16": _halves, "int8": _int8, "fp8": _fp8}
     return kinds.get(dtype.partition("-")[0], _floats)(case, dtype)
 
@@ -107,7 +107,7 @@ def _halves(case: Case, dtype: str) -> dict[str, Call]:
 
 
 def _floats(case: Case, dtype: str) -> dict[str, Call]:
-    """Return what multiplies fp32, in a precision, and fp64."""
+    """Return the contenders for fp32, in a precision, and fp64."""
     import cupy as cp
 
     import cupygemm
@@ -133,7 +133,7 @@ def _floats(case: Case, dtype: str) -> dict[str, Call]:
 
 
 def _int8(case: Case, dtype: str) -> dict[str, Call]:
-    """Return what multiplies int8 to int32 or int8; CuPy gives int8 only, and torch int32."""
+    """Return the contenders for int8 to int32 or int8; CuPy has only int8 results, torch int32."""
     import cupy as cp
 
     import cupygemm
@@ -158,7 +158,7 @@ def _int8(case: Case, dtype: str) -> dict[str, Call]:
 
 
 def _fp8(case: Case, dtype: str) -> dict[str, Call]:
-    """Return what multiplies e4m3fn to bf16 or itself; torch by its default, promoted sums."""
+    """Return the contenders for e4m3fn to bf16 or e4m3fn; torch by its default, promoted sums."""
     import cupy as cp
 
     import cupygemm

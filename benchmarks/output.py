@@ -1,4 +1,4 @@
-"""Print the lines of a benchmark as they come, to a terminal or to a file that is followed."""
+"""Print the lines of a benchmark immediately, for a terminal or a file that is watched."""
 
 import sys
 

@@ -1,15 +1,15 @@
-"""Time 8-bit products with scales beside DeepGEMM and torch: ``python -m benchmarks.scaled``.
+"""Compare scaled 8-bit products with DeepGEMM and torch: ``python -m benchmarks.scaled``.
 
 Operands are e4m3, results bf16. Kinds of products:
 
 single   one product; scales for 1x128 of A and 128x128 of B (DeepSeek's recipe)
-sorted   groups of rows that follow one another, with a matrix of B for each; the same scales
+sorted   groups of adjacent rows, with a matrix of B for each; the same scales
 masked   groups of rows that are the first rows of their matrix; the same scales
 rows     like sorted, with one scale for each row of A and each column of B
 
 Sizes of groups are on the device. Each call is recorded several times in a graph, and the graph is
-replayed: the host's time does not count, for nobody. Cold operands rotate through more memory than
-L2 has. Scales lie as DeepGEMM and cuBLAS want them: those of A along the rows.
+replayed, so that no contender's host time counts. Cold operands rotate through more memory than L2
+has. Scales have the layout that DeepGEMM and cuBLAS require: those of A are contiguous along rows.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Case:
 
     @property
     def sizes(self) -> list[int]:
-        """Rows of each group, within 30 % of the mean; multiples of 128 if sorted, for DeepGEMM."""
+        """Number of rows of each group, within 30 % of the mean; multiples of 128 if sorted."""
         if self.kind == "single":
             return [self.extents[0]]
         groups, rows, *_ = self.extents
@@ -123,7 +123,7 @@ def operands(case: Case, seed: int) -> Operands:
     def floats(*shape: int) -> Any:
         return draw.uniform(0.5, 2, shape, dtype=np.float32)
 
-    def bytes_of(*shape: int) -> Any:  # of magnitude below 2
+    def bytes_of(*shape: int) -> Any:  # magnitudes below 2
         return draw.randint(0, 256, shape, dtype=np.uint8) & 0xBF
 
     blocks = -(-k // BLOCK)
@@ -156,7 +156,7 @@ def ours(case: Case, x: Operands, sizes: Any) -> Callable[[], Any]:
 
 
 def deep_gemm_call(case: Case, x: Operands, sizes: Any) -> Callable[[], Any] | None:
-    """Return DeepGEMM's call; None for what it lacks."""
+    """Return DeepGEMM's call; None if it lacks the product."""
     import deep_gemm
     import torch
 
@@ -176,7 +176,7 @@ def deep_gemm_call(case: Case, x: Operands, sizes: Any) -> Callable[[], Any] | N
 
 
 def torch_call(case: Case, x: Operands, sizes: Any) -> Callable[[], Any] | None:
-    """Return torch's call; None for what it lacks."""
+    """Return torch's call; None if it lacks the product."""
     import torch
 
     a, b = (_tensor(array).view(torch.float8_e4m3fn) for array in (x.a, x.b))
@@ -223,7 +223,7 @@ def measure(case: Case, peers: list[str], *, cold: bool, rounds: int) -> dict[st
 
 
 def recorded(calls: list[Callable[[], Any]]) -> Callable[[], float]:
-    """Record calls in a graph; return the function that replays it and tells the microseconds."""
+    """Record calls in a graph; return a function that replays it and returns the microseconds."""
     import cupy as cp
 
     cp.cuda.runtime.deviceSynchronize()  # operands were made on other streams
@@ -310,7 +310,7 @@ def _installed(names: list[str]) -> Iterator[str]:
     for name in names:
         try:
             __import__({"DeepGEMM": "deep_gemm"}.get(name, name))
-        except Exception as err:  # noqa: BLE001, a binary for another torch raises what it likes
+        except Exception as err:  # noqa: BLE001, a binary for another torch may raise anything
             print_line(f"{name} is absent ({type(err).__name__}: {err})")
         else:
             yield name
@@ -319,7 +319,7 @@ def _installed(names: list[str]) -> Iterator[str]:
 def _measure_kind(
     kind: str, peers: list[str], options: argparse.Namespace
 ) -> list[dict[str, object]]:
-    """Measure the products of a kind; print the times, and the mean ratio to each peer."""
+    """Measure the products of a kind; print the times and the mean ratio to each peer."""
     records: list[dict[str, object]] = []
     ratios: dict[str, list[float]] = {}
     for case in CASES[kind]:
@@ -337,7 +337,7 @@ def _measure_kind(
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Measure the kinds that are asked for, and print the ratios to each peer."""
+    """Measure the requested kinds, and print the ratios to each peer."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.scaled", description=__doc__)
     parser.add_argument("--kinds", nargs="+", choices=CASES, default=list(CASES))
     parser.add_argument("--peers", nargs="*", choices=PEERS, default=list(PEERS))

@@ -1,12 +1,12 @@
-"""Times of the solvers on a GPU beside CuPy's and PyTorch's: ``python -m benchmarks.solvers``.
+"""Compare the solvers on a GPU with CuPy's and PyTorch's: ``python -m benchmarks.solvers``.
 
-Each time is the least of some calls after a first one, by events around the call: it includes the
-time in which the GPU waits for the host. The contenders take turns in one process. ``python -m
-benchmarks.history add`` keeps what ``--output`` names.
+Each time is the least of several calls after a first one, by events around the call: it includes
+the time in which the GPU waits for the host. The contenders take turns in one process. ``python -m
+benchmarks.history add`` keeps the file that ``--output`` names.
 
 ``solve`` has one right-hand side for each matrix, ``solve_triangular`` a square one. The elements
-are normal random numbers; a heavy diagonal is one to which 2 sqrt(n) is added. A solution that is
-refined in a lower precision is compared with the others' in the operands' type.
+are normal random numbers; "heavy diagonal" means that 2 sqrt(n) is added to the diagonal. Solutions
+refined from a lower precision are compared with those of the others in the operands' type.
 """
 
 from __future__ import annotations
@@ -31,15 +31,16 @@ class Case:
     Attributes
     ----------
     function : str
-        Of `cupygemm.linalg`.
+        A function of `cupygemm.linalg`.
     dtype : str
         The element type.
     n : int
-        The rows of a square matrix.
+        The number of rows of a square matrix.
     count : int
-        The matrices of a stack; 1 for a single matrix.
+        The number of matrices of a stack; 1 for a single matrix.
     precision : str
-        Of the factorisation, with "heavy diagonal"; the operands' type if it is empty.
+        The precision of the factorisation, if it is not that of the operands, and whether the
+        matrix has a heavy diagonal.
     """
 
     function: str
@@ -113,12 +114,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         times = (f"{who} {1e3 * seconds:.3f}" for who, seconds in found.items())
         sys.stdout.write(f"{name}: {', '.join(times)} ms\n")
         sys.stdout.flush()
-        if options.output:  # after each case, so that a run that is cut off leaves its figures
+        if options.output:  # after each case, so that an interrupted run keeps its figures
             options.output.write_text(json.dumps(document, indent=1) + "\n")
 
 
 def contenders(case: Case) -> dict[str, Call]:
-    """Return the functions that compute one thing, by the name of their library."""
+    """Return the functions that compute a case, by the name of their library."""
     import cupy
     import cupyx.scipy.linalg
     import torch
@@ -151,7 +152,7 @@ def contenders(case: Case) -> dict[str, Call]:
 
 
 def operands(case: Case) -> tuple[Any, Any]:
-    """Return the matrix, or the stack of matrices, and right-hand sides."""
+    """Return the matrix or the stack of matrices, and the right-hand sides."""
     import cupy
 
     n, dtype = case.n, case.dtype
@@ -170,7 +171,7 @@ def operands(case: Case) -> tuple[Any, Any]:
 
 
 def measure(functions: dict[str, Call], rounds: int) -> dict[str, float]:
-    """Return the least time of each function, in seconds."""
+    """Return the shortest time of each function, in seconds."""
     import cupy
 
     least = dict.fromkeys(functions, float("inf"))

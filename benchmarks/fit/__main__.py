@@ -24,12 +24,12 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.fit")
     commands = parser.add_subparsers(required=True, metavar="command")
     _add_sweep(commands.add_parser("sweep", help="measure kernels on the GPU at hand"))
-    _add_merge(commands.add_parser("merge", help="put the samples of files into one"))
+    _add_merge(commands.add_parser("merge", help="merge the samples of files into one"))
     for name, data in (("hopper", "hopper.jsonl.xz"), ("cdna", "gfx*_emulated.jsonl.xz")):
         _add_refit(
             commands.add_parser(name, help="refit the constants of the cost model"), name, data
         )
-    _add_network(commands.add_parser("network", help="train what corrects Hopper's model"))
+    _add_network(commands.add_parser("network", help="train the correction of Hopper's model"))
     options = parser.parse_args(arguments)
     options.run(options)
 
@@ -39,7 +39,7 @@ def _add_sweep(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--target", choices=("gfx90a", "gfx942", "gfx950"), default="gfx942")
     parser.add_argument("--out", type=Path, required=True, help="a file, which is continued")
     parser.add_argument("--seconds", type=float, default=420, help="budget, compilation included")
-    parser.add_argument("--products", type=int, help="how many at most")
+    parser.add_argument("--products", type=int, help="largest number of products")
     parser.add_argument(
         "--design",
         choices=("all", "models", "near", "held-out"),
@@ -92,7 +92,7 @@ def _add_network(parser: argparse.ArgumentParser) -> None:
 
 
 def _train(options: argparse.Namespace) -> None:
-    """Train the network, print what it gains, and write it where that is asked for and better."""
+    """Train the network, print the gain, and write the network if requested and better."""
     from benchmarks.fit import hopper, network
     from cupygemm._backends.hopper.cost import correction
 
@@ -118,7 +118,7 @@ def _train(options: argparse.Namespace) -> None:
 
 
 def _present_network() -> Network | None:
-    """Return the network in the package; None if its features are not today's."""
+    """Return the network in the package; None if its features have changed."""
     from cupygemm._backends.hopper.cost import correction
 
     try:
@@ -142,7 +142,7 @@ def _merge(options: argparse.Namespace) -> None:
 
 
 def _refit(options: argparse.Namespace) -> None:
-    """Refit, print the errors, and write the constants where that is asked for and better."""
+    """Refit, print the errors, and write the constants if requested and better."""
     from benchmarks.fit import cdna, hopper
 
     files = [SampleFile.open(path) for path in options.data]
@@ -190,7 +190,7 @@ def _sweep(options: argparse.Namespace) -> None:
 
 
 def _design(options: argparse.Namespace) -> Iterator[Product]:
-    """Return the products that were asked for."""
+    """Return the requested products."""
     rows = tuple(options.rows)
     if options.design == "held-out":
         return held_out_design(options.seed, rows)
@@ -201,7 +201,7 @@ def _design(options: argparse.Namespace) -> Iterator[Product]:
 
 
 def _subject(options: argparse.Namespace) -> tuple[Kernels, Iterator[Product]]:
-    """Return the kernels of the device, and the products that it measures."""
+    """Return the kernels of the device, and the products to measure on it."""
     if options.device == "cuda":
         from benchmarks.fit.hopper_kernels import HopperKernels
 

@@ -1,9 +1,9 @@
 """Refit the cost model of CDNA's kernels.
 
-The samples of the emulated device are modelled cycles, without what passes between two kernels. The
+The samples of the emulated device are modelled cycles, without the time between two kernels. The
 assumed cycles between kernels are added to them, so that kernels compare as in the model. Kernels
-that take no longer than the assumed bandwidth of one compute unit allows are left out. Constants
-that are assumptions keep their values. From an AMD GPU all constants are fitted, to all kernels.
+bound by the assumed bandwidth of one compute unit are left out, and constants that are assumptions
+keep their values. With samples from an AMD GPU, all constants are fitted, to all kernels.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ RECORDS = ("KERNELS",)
 
 
 class Subject(NamedTuple):
-    """What the model predicts the cycles of."""
+    """A kernel whose cycles the model predicts."""
 
     config: GemmConfig
     problem: GemmProblem
@@ -37,7 +37,7 @@ class Subject(NamedTuple):
 
 
 def rows_of(file: SampleFile) -> list[fitting.Row]:
-    """Return the kernels of a file, their times in cycles of the target's clock."""
+    """Return the kernels of a file, with times in cycles of the target's clock."""
     is_modelled = _is_modelled(file)
     device = file.machines[0]["device"]
     arch = next(arch for name, arch in ARCHS.items() if name in device)
@@ -74,7 +74,7 @@ def _cycles_between_kernels(subject: Subject) -> float:
 
 
 def _is_bound_by_memory(subject: Subject, cycles: float) -> bool:
-    """Whether what memory is assumed to give takes all of the cycles, or nearly."""
+    """Whether the assumed memory bandwidth accounts for all of the cycles, or nearly all."""
     bare = replace(
         present.KERNELS,
         start_cycles=dict.fromkeys(present.KERNELS.start_cycles, 0.0),
@@ -87,7 +87,7 @@ def _is_bound_by_memory(subject: Subject, cycles: float) -> bool:
 
 
 def refit(files: Sequence[SampleFile], **options: Any) -> dict[str, Report]:
-    """Return what each record of constants becomes, by its name in the module."""
+    """Return a report for each record of constants, by its name in the module."""
     rows = [row for file in files for row in rows_of(file)]
     fixed = ASSUMED if all(map(_is_modelled, files)) else ()
     options = {"name": "KERNELS", "fixed": fixed, **options}
@@ -95,7 +95,7 @@ def refit(files: Sequence[SampleFile], **options: Any) -> dict[str, Report]:
 
 
 def notes(files: Sequence[SampleFile], reports: Mapping[str, Report]) -> list[str]:
-    """Return a note on the constants that the samples cannot determine."""
+    """Return a note about the constants that the samples cannot determine."""
     if not all(map(_is_modelled, files)):
         return []
     return [f"not fitted, since the samples are modelled: {', '.join(ASSUMED)}"]

@@ -1,7 +1,7 @@
 """CDNA's kernels as a sweep measures them: on an AMD GPU, or modelled on the emulated device.
 
 The emulated device has no clock. Its samples are cycles of the timing model: deterministic, the
-same on every machine, and without what passes between two kernels.
+same on every machine, and without the time between two kernels.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from cupygemm._backends.cdna.source import ADD_ENTRY
 from cupygemm._request.layout import Layout
 
 MODELLED, MEASURED = "modelled cycles", "us"
-# What the emulated device computes in well under a second.
+# Products that the emulated device computes in well under a second.
 _MOST_MULTIPLY_ADDS = 1 << 25
 _EXTENTS = (16, 32, 48, 64, 96, 128, 192, 256, 320, 512)
 _DEPTHS = (128, 256, 512, 1024, 2048, 4096, 8192)
-_WHOLE = 2  # kernels that do not cut k
+_WHOLE = 2  # kernels that do not split k
 
 
 class CdnaKernels:
@@ -47,7 +47,7 @@ class CdnaKernels:
         return ARCHS[self.name]
 
     def machine(self) -> dict[str, Any]:
-        """Return what the times depend on."""
+        """Return the facts on which the times depend."""
         import cupy as cp
 
         date = dt.datetime.now(dt.UTC).date().isoformat()
@@ -66,12 +66,12 @@ class CdnaKernels:
         }
 
     def candidates(self, product: Product, first: int, others: int) -> list[Config]:
-        """Return configurations: those that the cost model ranks first, and random others."""
+        """Return configurations: the highest-ranked by the cost model, and random others."""
         if product.operands not in self.arch.mfma_cycles:
             return []
         ranked = select(layout_of(product).problem, self.arch).candidates
         chosen = draw(ranked, first, others, str(product))
-        # Long k is rarely best in one piece; without such kernels a fit would see few long loops.
+        # A long k is usually best split; without unsplit kernels a fit would see few long loops.
         whole = [each for each in ranked if each.config.partition == "tiles"]
         chosen += [each for each in whole[:_WHOLE] if each not in chosen]
         return [asdict(candidate.config) for candidate in chosen]

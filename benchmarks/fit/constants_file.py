@@ -1,7 +1,7 @@
 """Write the constants of a cost model to the Python module that the model reads.
 
-The module holds a dictionary with the origin of the constants, and one record after another, a
-field a line, so a refit is a diff that can be reviewed.
+The module holds a dictionary with the origin of the constants, and the records, with one field per
+line, so that a refit is a diff that can be reviewed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _LINE_LENGTH = 100
 
 
 def provenance(files: Sequence[SampleFile], held_out: Errors) -> dict[str, Any]:
-    """Return where constants come from: machine, size of the samples, and errors held out."""
+    """Return the origin of constants: machine, number of samples, and held-out errors."""
     return origin_of(files) | {
         "median_error": round(held_out.median, 3),
         "chosen_over_fastest": round(held_out.regret, 4),
@@ -27,7 +27,7 @@ def provenance(files: Sequence[SampleFile], held_out: Errors) -> dict[str, Any]:
 
 
 def origin_of(files: Sequence[SampleFile]) -> dict[str, Any]:
-    """Return what samples come from: machine, dates and size."""
+    """Return the origin of samples: machine, dates and size."""
 
     def of(name: str) -> str:
         values = (machine.get(name) for file in files for machine in file.machines)
@@ -75,7 +75,7 @@ def write(module: ModuleType, origin: Mapping[str, Any], records: Mapping[str, A
 
 
 def _lines(name: str, value: Any) -> list[str]:
-    """Return an argument as ruff formats it: a table on lines of its own where it is long."""
+    """Return an argument as ruff formats it, with long tables on separate lines."""
     if not isinstance(value, Mapping):
         return [f"    {name}={value!r},"]
     entries = [f"{_quoted(key)}: {each!r}" for key, each in value.items()]

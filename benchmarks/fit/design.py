@@ -1,4 +1,4 @@
-"""Which products a sweep measures: a stratified, seeded design.
+"""The products that a sweep measures: a stratified, seeded design.
 
 Products come in rounds, each of which draws from every group, so any beginning of the list is
 balanced. The groups are linear layers of published models at many numbers of tokens, and random
@@ -63,7 +63,7 @@ OTHER_TYPES = (
     ("f64", "f64"),
     ("tf32x3", "f32"),
 )
-# Multiply-adds of a product, at most: a few milliseconds.
+# Largest number of multiply-adds of a product: a few milliseconds.
 _MOST = {"f64": 1 << 36, "tf32x3": 1 << 37, "tf32": 1 << 39}
 _MOST_OTHERS = 1 << 40
 _MOST_OF_MODELS = 1 << 39
@@ -74,7 +74,7 @@ _LEAST_BYTES = 16
 
 
 def design(seed: int = 0) -> Iterator[Product]:
-    """Yield products without end, none twice."""
+    """Yield an endless sequence of distinct products."""
     rng = random.Random(seed)  # noqa: S311
     seen: set[Product] = set()
     while True:
@@ -89,7 +89,7 @@ def design(seed: int = 0) -> Iterator[Product]:
 
 
 def models_design(seed: int = 0) -> Iterator[Product]:
-    """Yield linear layers of public models without end, none twice; few of them lie otherwise."""
+    """Yield endless distinct linear layers of public models, few with other memory orders."""
     rng = random.Random(seed)  # noqa: S311
     seen: set[Product] = set()
     while True:
@@ -108,7 +108,7 @@ def models_design(seed: int = 0) -> Iterator[Product]:
 
 
 def near_design(seed: int = 0, rows: tuple[int, int] = (1, 1024)) -> Iterator[Product]:
-    """Yield products near the layers of public models without end, none twice.
+    """Yield endless distinct products with extents near those of layers of public models.
 
     Each extent of a layer is multiplied by up to `_NEARBY` or divided by it. No layer of the models
     that the choice is not trained on is among the products.
@@ -144,9 +144,9 @@ def near_design(seed: int = 0, rows: tuple[int, int] = (1, 1024)) -> Iterator[Pr
 
 
 def held_out_design(seed: int = 0, rows: tuple[int, int] = (1, 1024)) -> Iterator[Product]:
-    """Yield layers of the models that nothing is fitted to, for the errors alone, none twice.
+    """Yield distinct layers of models that are excluded from fits, to compute errors.
 
-    Their group is the one that is held out of every fit.
+    Their group is held out of every fit.
     """
     rng = random.Random(seed)  # noqa: S311
     extents = sorted({nk for layers in HELD_OUT.values() for nk in layers.values()})
@@ -206,14 +206,14 @@ def _of_type(rng: random.Random, operands: str, result: str) -> Product:
         )
     kind = rng.choice(("aligned", "of eight", "small", "long k"))
     shape = _shape(rng, kind)
-    if operands in ("e4m3fn", "i8"):  # whose rows would be copied below 16 bytes
+    if operands in ("e4m3fn", "i8"):  # rows of fewer than 16 bytes would be copied
         shape = tuple(-(-extent // _LEAST_BYTES) * _LEAST_BYTES for extent in shape)
-    # Operands of bytes lie along k, as other libraries take them; those of 4 and 8 bytes anyhow.
+    # Operands of bytes are contiguous along k, as other libraries need; others have any order.
     layout = "NT" if operands in ("e4m3fn", "i8") else rng.choice(LAYOUTS)
     return Product(shape=shape, operands=operands, result=result, layout=layout, group=kind)
 
 
 def _log_uniform(rng: random.Random, least: float, most: float, unit: int = 1) -> int:
-    """Return a multiple of `unit` from `least` to `most`, as often from each octave."""
+    """Return a random multiple of `unit` from `least` to `most`, uniform in its logarithm."""
     value = math.exp(rng.uniform(math.log(least), math.log(most)))
     return max(1, round(value / unit)) * unit

@@ -1,4 +1,4 @@
-"""Fit the constants of a cost model to measured times, and say how far off it is.
+"""Fit the constants of a cost model to measured times, and compute its errors.
 
 Constants are fields of a dataclass: numbers, or tables of numbers. Each is fitted as a factor of
 its present value, so it keeps its sign, and a 0 stays 0. The residuals are logarithms of modelled
@@ -27,8 +27,8 @@ NEVER_FITTED = "held out"
 RANGE = 1.2
 """How far a refit may move the logarithm of a constant, unless a narrower range is given."""
 _WEIGHT_OF_MEAN = 0.4
-_SLOW_WEIGHT = 0.3  # of kernels that take long beside the fastest of their product, at least
-_NOISE = 0.05  # residuals above it count linearly, not by their square
+_SLOW_WEIGHT = 0.3  # weight of kernels much slower than the fastest of their product
+_NOISE = 0.05  # larger residuals count linearly, not by their square
 _PRIOR = 1e-4  # for each row: constants that the samples do not determine keep their values
 _DIGITS = 3
 _STEP = 1e-3
@@ -38,13 +38,13 @@ Constants = TypeVar("Constants")
 
 @dataclass(frozen=True)
 class Row:
-    """A kernel of a product, as a model sees it.
+    """A kernel of a product, as input of a model.
 
     Attributes
     ----------
     product : Product
     subject : Any
-        What the model predicts the time of, for example a configuration and a problem.
+        The input of the model's prediction, for example a configuration and a problem.
     measured : float
         In the unit of the model.
     """
@@ -60,15 +60,15 @@ Predict = Callable[[Any, Sequence[Any]], Sequence[float]]
 
 @dataclass(frozen=True)
 class Errors:
-    """How far a model is off.
+    """The errors of a model.
 
     Attributes
     ----------
     median, ninetieth : float
-        Quantiles of the absolute logarithm of modelled over measured times.
+        Quantiles of the absolute logarithm of modelled divided by measured times.
     regret, worst_regret : float
-        The measured time of the kernel that the model prefers over that of the fastest one: the
-        geometric mean over products, and the largest.
+        The measured time of the kernel that the model prefers divided by that of the fastest one:
+        the geometric mean over products, and the largest ratio.
     products, kernels : int
     """
 
@@ -88,7 +88,7 @@ class Errors:
 
 
 def is_held_out(product: Product) -> bool:
-    """Whether a product is kept for the errors; the same ones always are, warm and cold."""
+    """Whether a product is held out for the errors; always the same ones, warm and cold."""
     warm = product.with_group(product.group.removesuffix(COLD))
     return warm.group == NEVER_FITTED or zlib.crc32(str(warm).encode()) % HELD_OUT == 0
 
@@ -102,7 +102,7 @@ def split(rows: Iterable[Row]) -> tuple[list[Row], list[Row]]:
 
 
 def errors(constants: Any, rows: Sequence[Row], predict: Predict) -> Errors:
-    """Return how far a model with these constants is off."""
+    """Return the errors of a model with these constants."""
     if not rows:
         raise ValueError("no products are held out: the sample has too few of them")
     predicted = np.asarray(predict(constants, [row.subject for row in rows]))
@@ -123,7 +123,7 @@ def errors(constants: Any, rows: Sequence[Row], predict: Predict) -> Errors:
 
 
 def is_better(new: Errors, old: Errors) -> bool:
-    """Whether a fit is worth writing: it chooses better kernels, or as good ones and errs less."""
+    """Whether a fit is an improvement: better choices, or equally good ones and smaller errors."""
     if abs(new.regret - old.regret) > 1e-3:
         return new.regret < old.regret
     return new.median < old.median
@@ -158,7 +158,7 @@ def replaced(constants: Constants, values: Mapping[str, float]) -> Constants:
 
 
 def rounded(constants: Constants) -> Constants:
-    """Return constants of three significant digits, more than the samples determine."""
+    """Round constants to three significant digits, more than the samples determine."""
     values = flatten(constants)
     return replaced(constants, {k: float(f"{v:.{_DIGITS}g}") for k, v in values.items()})
 

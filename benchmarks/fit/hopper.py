@@ -1,4 +1,4 @@
-"""Refit the cost models of Hopper: of the kernels, and of cuBLAS where it competes with them."""
+"""Refit the cost models of Hopper's kernels, and of cuBLAS where it competes with them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from cupygemm._records.problem import GemmProblem
 
 RECORDS = ("KERNELS", "FP64", "FP32")
 """The records of the module of constants."""
-# Thresholds lie apart by a factor of two at least, and must stay in order.
+# Thresholds differ by a factor of at least two, and must stay in order.
 RANGES = dict.fromkeys(
     ("warm_bytes_all", "warm_bytes_none", "cold_bytes_none", "cold_bytes_all", "long_work"), 0.3
 )
@@ -36,7 +36,7 @@ VENDOR, COPIES = "vendor", "copies"
 
 
 class Subject(NamedTuple):
-    """What the model of a kernel predicts the cycles of."""
+    """A kernel whose cycles the model predicts."""
 
     config: HopperConfig
     problem: GemmProblem
@@ -46,7 +46,7 @@ class Subject(NamedTuple):
 
 
 class Other(NamedTuple):
-    """What the models of cuBLAS and of copies predict the cycles of."""
+    """A cuBLAS product or a copy whose cycles a model predicts."""
 
     what: str
     problem: GemmProblem
@@ -54,7 +54,7 @@ class Other(NamedTuple):
 
 
 def arch_of(file: SampleFile) -> HopperArch:
-    """Return the GPU of a file's sweeps, as the models see it."""
+    """Return the models' record of the GPU of a file's sweeps."""
     usual = HopperArch().hbm_bytes_per_clock
     found = {
         (machine["device"], machine["num_sms"], machine.get("hbm_bytes_per_clock", usual))
@@ -67,7 +67,7 @@ def arch_of(file: SampleFile) -> HopperArch:
 
 
 def rows_of(file: SampleFile) -> list[fitting.Row]:
-    """Return the kernels of a file, their times in cycles, without the copies of operands.
+    """Return the kernels of a file, with times in cycles, without copies of operands.
 
     The kernels of files whose names begin with "by_sm" give each SM the tile of its number.
     """
@@ -78,7 +78,7 @@ def rows_of(file: SampleFile) -> list[fitting.Row]:
         ways = {turned: as_computed(asked, transposed_c=turned) for turned in (False, True)}
         for timing in sample.timings:
             config = HopperConfig(**timing.config)
-            # What is left may be too little to be told from the error of the difference.
+            # The rest may be smaller than the error of the difference.
             if timing.copies < 0.8 * timing.time:
                 subject = Subject(config, ways[config.transposed_c], arch, by_sm=by_sm)
                 cycles = (timing.time - timing.copies) * arch.clock_mhz
@@ -101,11 +101,11 @@ class Columns(NamedTuple):
     by_sm: Any
 
 
-_last: list[Any] = [None, ()]  # the subjects of the last call, and their columns
+_last: list[Any] = [None, ()]  # the subjects of the last call with their columns
 
 
 def columns_of_subjects(subjects: Sequence[Subject]) -> Sequence[Columns]:
-    """Return kernels in columns; those of the last call, if they are asked for again."""
+    """Return kernels in columns; those of the last call are cached."""
     if _last[0] is not subjects:
         parts: dict[tuple[Any, ...], list[int]] = {}
         for place, subject in enumerate(subjects):
@@ -137,7 +137,7 @@ def predict(constants: KernelConstants, subjects: Sequence[Subject]) -> Any:
 
 
 def rows_of_vendor(file: SampleFile, operands: str) -> list[fitting.Row]:
-    """Return the times of cuBLAS for products of a type, and of the copies that ours need."""
+    """Return the times of cuBLAS for products of a type, and of copies that our kernels need."""
     arch, rows = arch_of(file), []
     for sample in file.samples:
         if sample.product.operands != operands or sample.vendor is None:
@@ -172,9 +172,9 @@ def predictor_of_vendor(model: Any) -> Callable[[Any, Sequence[Other]], list[flo
 
 
 def refit(files: Sequence[SampleFile], **options: Any) -> dict[str, Report]:
-    """Return what each record of constants becomes, by its name in the module.
+    """Return a report for each record of constants, by its name in the module.
 
-    A record of which the files have no samples is left out.
+    Records without samples in the files are omitted.
     """
     models: list[tuple[str, list[fitting.Row], Any]] = [
         ("KERNELS", [row for file in files for row in rows_of(file)], predict)
@@ -192,7 +192,7 @@ def refit(files: Sequence[SampleFile], **options: Any) -> dict[str, Report]:
 
 
 def notes(files: Sequence[SampleFile], reports: Mapping[str, Report]) -> list[str]:
-    """Return how well the models choose between our kernels and cuBLAS, before and after."""
+    """Return notes on the models' choices between our kernels and cuBLAS, before and after."""
     lines = []
     for name, model, operands in VENDOR_MODELS:
         if name not in reports or "KERNELS" not in reports:
@@ -214,7 +214,7 @@ def notes(files: Sequence[SampleFile], reports: Mapping[str, Report]) -> list[st
 def _regret_beside_cublas(
     files: Sequence[SampleFile], model: Any, operands: str, kernels: KernelConstants, others: Any
 ) -> float:
-    """Return the geometric mean of the chosen time over the least, of ours and cuBLAS's."""
+    """Return the geometric mean of the chosen time divided by the shorter of ours and cuBLAS's."""
     logs = []
     for file in files:
         arch = arch_of(file)

@@ -1,7 +1,7 @@
-"""Hopper's kernels as a sweep measures them: which run, how they are compiled, and how long.
+"""Hopper's kernels as a sweep measures them: their choice, compilation and times.
 
-This is the only module of the sweep that knows the backend's functions. Without a GPU, everything
-but `machine` and `measure` works.
+This is the only module of the sweep that uses the backend's functions. Without a GPU, everything
+except `machine` and `measure` works.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ H200 = HopperArch(part="NVIDIA H200")
 ORDER_OF = {"NT": "(n, k)", "NN": "(k, n)"}
 """How W is stored, by the layout of a product that is measured cold."""
 ARENAS: dict[Any, Arena] = {}
-_OF_KIND = 2  # kernels of each way to share k and operands
+_OF_KIND = 2  # number of kernels for each way to share k and operands
 
 
 class HopperKernels:
@@ -40,12 +40,12 @@ class HopperKernels:
     arch : HopperArch, optional
         The GPU, if it is not this machine's; by default, CuPy's current device.
     cold : bool
-        Measure with cold operands too.
+        Whether to measure with cold operands too.
     by_sm : bool
-        Measure only kernels that give each SM the tile of its number; otherwise none does.
+        Whether kernels give each SM the tile of its number, or none does.
     kinds : bool
-        Measure the best two kernels of each way to share k and operands too, and no kernel
-        otherwise than it would run: without `by_sm`, none that would be by SM.
+        Whether to measure also the best two kernels of each way to share k and operands, and each
+        kernel only as it would run: without `by_sm`, none that would run by SM.
     """
 
     unit = "us"
@@ -62,7 +62,7 @@ class HopperKernels:
         self.cold, self.by_sm, self.kinds = cold, by_sm, kinds
 
     def machine(self) -> dict[str, Any]:
-        """Return what the times depend on."""
+        """Return the facts on which the times depend."""
         import cupy as cp
 
         from cupygemm._backends.hopper.cuda.nvrtc import find_nvrtc
@@ -82,7 +82,7 @@ class HopperKernels:
         }
 
     def candidates(self, product: Product, first: int, others: int) -> list[Config]:
-        """Return configurations: those that the cost model ranks first, and random others."""
+        """Return configurations: the highest-ranked by the cost model, and random others."""
         layout = layout_of(product)
         ranked = select(layout.problem, self.arch).candidates
         if self.by_sm or self.kinds:
@@ -100,7 +100,7 @@ class HopperKernels:
         _ = self._choice(layout_of(product), config).gemm
 
     def measure(self, product: Product, configs: Sequence[Config]) -> Sample:
-        """Return the times of kernels, the medians of rounds in which they take turns."""
+        """Return the times of kernels, medians over rounds in which they take turns."""
         import cupy as cp
 
         layout = layout_of(product)
@@ -158,7 +158,7 @@ def _best_of_kinds(ranked: Sequence[HopperConfig]) -> list[HopperConfig]:
 
 
 def _arch_at_hand() -> HopperArch:
-    """Return what CuPy's first device is to the selector."""
+    """Return the selector's record of CuPy's first device."""
     import cupy as cp
 
     if cp.cuda.runtime.is_hip:
@@ -171,7 +171,7 @@ def _arch_at_hand() -> HopperArch:
 
 
 def _copies(choice: HopperChoice, a: Any, b: Any) -> Callable[[], None] | None:
-    """Return what copies the operands as the kernel needs them, if it needs copies."""
+    """Return the call that copies the operands for the kernel; None if it needs no copies."""
     prepare = make_preparation(choice)
     if prepare is None or (choice.a_copy is None and choice.b_copy is None):
         return None
@@ -179,7 +179,7 @@ def _copies(choice: HopperChoice, a: Any, b: Any) -> Callable[[], None] | None:
 
 
 def _driver() -> str:
-    """Return the version of the driver, which CuPy does not tell."""
+    """Return the version of the driver, which CuPy does not provide."""
     try:
         command = ("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader")
         text = subprocess.run(command, capture_output=True, text=True, check=True).stdout

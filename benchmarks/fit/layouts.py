@@ -1,4 +1,4 @@
-"""From a product of the design to the layout that backends choose kernels for."""
+"""Convert a product of the design to the layout for which backends choose kernels."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DTYPES: dict[str, np.dtype[Any]] = {
 
 
 def layout_of(product: Product) -> Layout:
-    """Return the layout of a product whose arrays lie alone in memory, as CuPy allocates them."""
+    """Return the layout of a product whose arrays are whole allocations of CuPy."""
     *batch, m, n, k = product.shape
     dtype = DTYPES[product.operands]
     precision: Any = product.operands if product.operands.startswith("tf32") else "ieee"
@@ -37,7 +37,7 @@ def layout_of(product: Product) -> Layout:
 def _stack(
     rows: int, columns: int, batch: list[int], dtype: np.dtype[Any], letter: str
 ) -> MatrixStack:
-    """Return matrices in C order, or transposed views of such."""
+    """Return matrices in C order, or transposed views of them."""
     row_stride, column_stride = (columns, 1) if letter == "N" else (1, rows)
     strides, step = [], rows * columns
     for extent in reversed(batch):

@@ -1,12 +1,12 @@
 """Train the network that corrects Hopper's cost model, `hopper.cost.correction`.
 
-The loss of a product has three parts: how far the corrected logarithms of its kernels' times
-deviate from the measured ones beside each other; their common error, weighted little, because it
-changes no choice; and the regret of a choice that prefers kernels the more, the shorter they are
-predicted to be. Kernels that are far from the fastest count little. L-BFGS minimises the sum.
+The loss of a product has three parts: the errors of the corrected logarithms of its kernels' times
+relative to each other; their common error, with a small weight, because it changes no choice; and
+the regret of a soft choice that prefers kernels with shorter predicted times. Kernels that are much
+slower than the fastest have small weights. L-BFGS minimises the sum.
 
-Several networks are trained from different random weights, and their mean is used: where they are
-sure they agree, and their chance errors cancel.
+Several networks are trained from different random weights, and their mean is used, so that their
+random errors cancel.
 
 Products whose kernels were all measured as the selector would run them count three times.
 """
@@ -35,18 +35,18 @@ LEAST_GAIN = 1e-3
 """By how much less the regret of new weights must be, for them to be written."""
 HIDDEN, NETWORKS = 32, 4
 STEPS = 600
-_PRIOR = 3e-4  # of each squared weight
+_PRIOR = 3e-4  # penalty on each squared weight
 _OF_DEVIATIONS, _OF_MEANS, _OF_REGRET = 8.0, 0.4, 6.0
-_SHARPNESS = 0.03  # predicted logarithms this far apart are told from each other
-_LEAST_WEIGHT, _SLOW = 0.05, 4.0  # of a kernel, by how far its logarithm is above the fastest's
-_AS_THEY_RUN = (KINDS, "shared")  # groups whose kernels are by SM where the selector's would be
-_COUNT_OF_THESE = 3.0  # how often a product of them counts; any other counts once
+_SHARPNESS = 0.03  # difference of predicted logarithms that the soft choice distinguishes
+_LEAST_WEIGHT, _SLOW = 0.05, 4.0  # of a kernel, by its logarithm above the fastest's
+_AS_THEY_RUN = (KINDS, "shared")  # groups whose kernels run by SM where the selector's would
+_COUNT_OF_THESE = 3.0  # the weight of their products; others have weight 1
 Array = NDArray[Any]
 
 
 @dataclass(frozen=True)
 class Table:
-    """Kernels as the network sees them: one row each.
+    """The network's inputs: one row for each kernel.
 
     Attributes
     ----------
@@ -54,10 +54,10 @@ class Table:
     modelled, measured : numpy.ndarray
         Logarithms of cycles.
     product : numpy.ndarray
-        The number of the kernel's product; its warm and cold times, and those of another GPU, are
-        as of other products.
+        The number of the kernel's product. Warm and cold times, and those of different GPUs, count
+        as different products.
     counts : numpy.ndarray
-        How often each product counts.
+        The weight of each product.
     """
 
     features: Array
@@ -102,9 +102,9 @@ def train(
     seed: int = 0,
     first: Network | None = None,
 ) -> Network:
-    """Return the network that corrects the model best, by rows that are not held out.
+    """Train a network on the rows that are not held out.
 
-    The training begins with the weights of `first`, or with random ones.
+    Training starts from the weights of `first`, or from random ones.
     """
     table = table_of(fitting.split(rows)[0], constants)
     if first is None:
@@ -122,7 +122,7 @@ def train(
 
 
 def joined(networks: Sequence[Network]) -> Network:
-    """Return one network, of the units of several, whose result is the mean of theirs."""
+    """Join networks to one with the units of all, whose result is the mean of theirs."""
     first = networks[0]
     return Network(
         first.mean,
@@ -135,7 +135,7 @@ def joined(networks: Sequence[Network]) -> Network:
 
 
 def parts(network: Network) -> list[Network]:
-    """Return the networks that `joined` has made one network of."""
+    """Return the networks that `joined` has combined."""
     count = len(network.out) // HIDDEN
     columns = [slice(HIDDEN * part, HIDDEN * (part + 1)) for part in range(count)]
     return [
@@ -163,7 +163,7 @@ def _random(seed: int) -> Array:
 
 
 def _packed(network: Network) -> Array:
-    """Return the weights of a network as `_unpacked` takes them."""
+    """Return the weights of a network as one vector, for `_unpacked`."""
     weights = (network.hidden.ravel(), network.hidden_bias, network.out, [network.bias])
     return np.concatenate(weights).astype(np.float64)
 
@@ -175,7 +175,7 @@ def _unpacked(weights: Array, count: int) -> tuple[Array, Array, Array, Array]:
 
 
 class _Loss:
-    """The loss of weights, and its gradient."""
+    """The loss as a function of the weights, and its gradient."""
 
     def __init__(self, table: Table, inputs: Array) -> None:
         self.inputs, self.modelled, self.measured = inputs, table.modelled, table.measured
@@ -223,7 +223,7 @@ class _Loss:
 def regrets(
     rows: Sequence[Row], constants: KernelConstants, network: Network | None
 ) -> dict[str, list[float]]:
-    """Return the regret of the choice of each product on each GPU, by its type and group.
+    """Return the regret of the choice for each product on each GPU, by type and group.
 
     The choice is the selector's: by the mean of the warm and the cold logarithm, where both were
     measured. Without a network it is the model's own. A kernel that was measured several times
@@ -260,14 +260,14 @@ def mean_regret(found: dict[str, list[float]]) -> float:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What training has found.
+    """The result of training.
 
     Attributes
     ----------
     network : Network
     without, present, new : mapping of str to list of float
-        The regrets of the products that were held out, by type and group: of the model alone, with
-        the weights in the package, and with the new ones.
+        The regrets of held-out products, by type and group: of the model alone, with the weights
+        in the package, and with the new ones.
     """
 
     network: Network
@@ -298,10 +298,10 @@ def retrain(
     resume: bool = False,
     **options: Any,
 ) -> Outcome:
-    """Train networks on the rows that are not held out, and say what the others gain by them.
+    """Train networks on the rows that are not held out, and evaluate them on the others.
 
-    Without present weights, the new ones are compared with the model alone. With `resume`, the
-    training begins with the present weights instead of random ones.
+    Without present weights, the new ones are compared with the model alone. With `resume`, training
+    starts from the present weights instead of random ones.
     """
     starts = parts(present) if resume and present is not None else [None] * NETWORKS
     trained = joined(

@@ -1,4 +1,4 @@
-"""What a refit found: the constants before and after, and the errors of both."""
+"""The report of a refit: the constants before and after, and the errors of both."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Report:
     old, new : Errors
         Errors for the products that were held out of the fit.
     groups : mapping of str to tuple of Errors
-        The same for each group of products, all products counted.
+        The same for each group of products, including the fitted ones.
     """
 
     name: str
@@ -61,7 +61,7 @@ class Report:
 
     @property
     def chosen(self) -> Any:
-        """The better constants by the products that were held out."""
+        """The constants that are better on the held-out products."""
         return self.after if self.is_better else self.before
 
     def __str__(self) -> str:

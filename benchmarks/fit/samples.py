@@ -1,16 +1,15 @@
 """Samples: measured times of kernels, and the file that holds them.
 
-A file is JSON, one record a line, compressed by xz. It holds three kinds of record::
+A file is JSON, with one record per line, compressed by xz. There are three kinds of records::
 
     {"machine": {"device": "NVIDIA H200", "driver": "580.159.04", "date": "2026-11-22", ...}}
     {"config": 0, "tile_m": 128, "tile_n": 256, ...}
     {"product": {"shape": [4096, 4096, 4096], "operands": "bf16", ...},
      "kernels": [[0, 231.7], [1, 240.2, 12.5]], "vendor": 251.0}
 
-A kernel is listed with the number of its configuration, its time, the time of the copies of
-operands that come before it, if there are any, and its time with cold operands, where that was
-measured. Records are appended in xz streams of their own, so
-an interrupted sweep loses its last seconds only, and a later one continues the file.
+A kernel is listed with the number of its configuration, its time, the time of copies of operands
+before it, if any, and its time with cold operands, if measured. Records are appended in separate xz
+streams, so an interrupted sweep loses only its last seconds, and a later one continues the file.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ class Product:
     Attributes
     ----------
     shape : tuple of int
-        (m, n, k), with the extent of a batch before them where there is one.
+        (m, n, k), preceded by the extent of a batch, if any.
     operands, result : str
         Types as in `cupygemm._records.problem.DType`.
     layout : str
@@ -72,7 +71,7 @@ class Timing:
     ----------
     config : mapping
     time : float
-        With operands that the call before has used too.
+        With the same operands as in the previous call.
     copies : float
         The time of the copies of operands before the kernel.
     cold : float or None
@@ -87,7 +86,7 @@ class Timing:
 
 @dataclass(frozen=True)
 class Sample:
-    """What was measured of one product.
+    """The measured times of one product.
 
     Attributes
     ----------
@@ -111,11 +110,11 @@ class SampleFile:
     samples: list[Sample] = field(default_factory=list)
     _ids: dict[str, int] = field(default_factory=dict)
     _pending: list[dict[str, Any]] = field(default_factory=list)
-    _size: int = 0  # of the file, without a broken stream at its end
+    _size: int = 0  # size of the file, without an incomplete stream at its end
 
     @classmethod
     def open(cls, path: Path) -> SampleFile:
-        """Return a file with the samples that it holds; none where it does not exist yet."""
+        """Return a file with its samples; without samples if it does not exist yet."""
         found = cls(path)
         if path.exists():
             found._read()
@@ -126,7 +125,7 @@ class SampleFile:
         return {sample.product for sample in self.samples}
 
     def add_machine(self, machine: Mapping[str, Any]) -> None:
-        """Add what the times of this session depend on."""
+        """Add the facts on which the times of this session depend."""
         self.machines.append(dict(machine))
         self._pending.append({"machine": dict(machine)})
 
@@ -148,7 +147,7 @@ class SampleFile:
         self._pending.append(record)
 
     def flush(self) -> None:
-        """Append what was added since the last time."""
+        """Append all records added since the last call."""
         if self._pending:
             lines = "".join(
                 json.dumps(each, separators=(",", ":")) + "\n" for each in self._pending
@@ -181,7 +180,7 @@ class SampleFile:
 
 
 def compact(sources: Sequence[Path], target: Path) -> SampleFile:
-    """Write the samples of files to one, as one xz stream, and return it.
+    """Merge the samples of files in one file, as one xz stream, and return it.
 
     The target may be one of the files.
     """
@@ -197,9 +196,9 @@ def compact(sources: Sequence[Path], target: Path) -> SampleFile:
 
 
 def _lines(data: bytes) -> tuple[list[str], int]:
-    """Return the lines of a file's whole streams, and the size of these.
+    """Return the lines of a file's complete streams, and the streams' size.
 
-    An interrupted write leaves a broken stream at the end.
+    An interrupted write leaves an incomplete stream at the end.
     """
     text, rest = b"", data
     while rest:
@@ -222,5 +221,5 @@ def _sample(record: Mapping[str, Any], configs: Mapping[int, Config]) -> Sample:
 
 
 def _rounded(value: float) -> float:
-    """Return four significant digits, which is more than is measured."""
+    """Round to four significant digits, more than the precision of the measurement."""
     return float(f"{value:.4g}")

@@ -1,4 +1,4 @@
-"""The sweep: measure products, within a budget of time, while other processes compile ahead."""
+"""The sweep: measure products within a time budget, while other processes compile ahead."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _REPORT_SECONDS = 20.0
 
 
 class Kernels(Protocol):
-    """What a sweep measures; it is pickled for the processes that compile."""
+    """The kernels that a sweep measures; pickled for the processes that compile."""
 
     def machine(self) -> dict[str, Any]: ...
 
@@ -44,9 +44,9 @@ def sweep(
     others: int = OTHERS,
     workers: int | None = None,
 ) -> int:
-    """Measure products until none is left or the time is over; return how many were measured.
+    """Measure products until none or no time is left; return the number of measured products.
 
-    Products that are in the file already are skipped. The file is written every few seconds.
+    Products that are already in the file are skipped. The file is written every few seconds.
     """
     deadline = time.monotonic() + seconds
     todo = (product for product in products if product not in out.products)
@@ -145,7 +145,7 @@ class _Compiler:
 def compiled(
     product: Product, kernels: Kernels, first: int, others: int, deadline: float
 ) -> tuple[list[Config], list[str]]:
-    """Return the configurations of a product that compile in time, and what the others met."""
+    """Return the configurations of a product that compile in time, and the others' errors."""
     configs, errors = [], []
     try:
         candidates = kernels.candidates(product, first, others)
@@ -164,7 +164,7 @@ def compiled(
 
 
 def _is_usable() -> bool:
-    """Whether CuPy's device still works after an error: not after a fault of a kernel."""
+    """Whether CuPy's device still works after an error; it does not after a kernel's fault."""
     import cupy as cp
 
     try:

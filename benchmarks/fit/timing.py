@@ -1,4 +1,4 @@
-"""Times of calls on the device at hand, and what they depend on."""
+"""Times of calls on the current device, and the facts on which they depend."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ import numpy as np
 from cupygemm._tuning.timer import DeviceTimer
 
 ROUNDS = 3
-# Seconds of a batch of calls: more of long calls, whose clock depends on the power they draw.
+# Seconds of a batch of calls: more for long calls, whose clock depends on their power.
 _SHORT, _LONG, _CALLS = 0.002, 0.012, 30
 _MOST_CALLS = 100
-_NEAR = 32  # candidates after the first ones: half of the random ones are drawn from them
+_NEAR = 32  # next-ranked candidates, from which half of the random ones are drawn
 
 
 def times(calls: Sequence[Callable[[], Any]]) -> list[float]:
-    """Return the microseconds of calls, each the median of the rounds in which they take turns."""
+    """Return the microseconds of calls, medians over rounds in which they take turns."""
     timers = [DeviceTimer(call) for call in calls]
     counts = []
     for call, timer in zip(calls, timers, strict=True):
@@ -36,7 +36,7 @@ def times(calls: Sequence[Callable[[], Any]]) -> list[float]:
 
 
 def is_emulated() -> bool:
-    """Whether this process emulates its device; whoever enabled that has imported the emulator."""
+    """Whether this process emulates its device, for which it must have imported the emulator."""
     emulator = sys.modules.get("cupygemm.emulator")
     return emulator is not None and bool(emulator.is_enabled())
 
@@ -44,7 +44,7 @@ def is_emulated() -> bool:
 def operand(shape: tuple[int, ...], dtype: np.dtype[Any], letter: str) -> Any:
     """Return an array of random numbers: in C order ("N"), or a transposed view of one ("T").
 
-    On the emulated device, where no time depends on them, the numbers are ones.
+    On the emulated device, where times do not depend on data, all numbers are 1.
     """
     import cupy as cp
 
@@ -52,7 +52,7 @@ def operand(shape: tuple[int, ...], dtype: np.dtype[Any], letter: str) -> Any:
     extents = shape if letter == "N" else (*batch, columns, rows)
     if is_emulated():
         values = cp.ones(extents, dtype)
-    elif dtype.itemsize == 1:  # of both signs, and no NaN of an 8-bit float
+    elif dtype.itemsize == 1:  # both signs, and no NaN of an 8-bit float
         values = cp.random.randint(0, 120, extents) + 128 * cp.random.randint(0, 2, extents)
         values = values.astype(np.uint8)
     else:
@@ -69,15 +69,15 @@ def result(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
 
 
 def bound(launch: Callable[..., None], *arrays: Any) -> Callable[[], None]:
-    """Return a call of a launch with the addresses of arrays."""
+    """Return a call that launches a kernel with the addresses of arrays."""
     addresses = tuple(array.data.ptr for array in arrays)
     return lambda: launch(*addresses)
 
 
 def draw(ranked: Sequence[Any], first: int, others: int, key: str) -> list[Any]:
-    """Return the candidates that a model ranks first, and random others, half of them near these.
+    """Return a model's highest-ranked candidates and random others, half of them ranked next.
 
-    The same ones are drawn for the same `key`.
+    The same `key` gives the same candidates.
     """
     rng = random.Random(key)  # noqa: S311
     chosen, rest = list(ranked[:first]), ranked[first:]

@@ -1,6 +1,6 @@
-"""The history of performance: figures of many commits, and what is made of them.
+"""The history of performance: figures of many commits, and a site that shows them.
 
-    python -m benchmarks.history run         compute what the last commits lack
+    python -m benchmarks.history run         compute missing figures of the last commits
     python -m benchmarks.history host        keep the times of this host for some commits
     python -m benchmarks.history publish     write asv's site
     python -m benchmarks.history check       fail if a deterministic figure became worse

@@ -13,10 +13,10 @@ def main() -> int:
         prog="python -m benchmarks.history", description="Keep and publish figures of commits."
     )
     commands = parser.add_subparsers(dest="command", required=True)
-    run = commands.add_parser("run", help="compute the deterministic figures that commits lack")
-    run.add_argument("-n", type=int, help="the last so many commits")
-    run.add_argument("revisions", nargs="*", help="or what git log takes, for instance A..B")
-    run.add_argument("--every", type=int, default=1, help="every so many commits first")
+    run = commands.add_parser("run", help="compute missing deterministic figures of commits")
+    run.add_argument("-n", type=int, help="the number of last commits")
+    run.add_argument("revisions", nargs="*", help="or arguments of git log, such as A..B")
+    run.add_argument("--every", type=int, default=1, help="first compute every N-th commit")
     run.add_argument("--jobs", type=int, default=1, help="commits at a time")
     host = commands.add_parser("host", help="keep the times of this host for commits")
     host.add_argument("revisions", nargs="+", help="commits")
@@ -26,7 +26,7 @@ def main() -> int:
     commands.add_parser("check", help="compare this checkout's figures with the last kept ones")
     add = commands.add_parser("add", help="keep the output of benchmarks.compare and solvers")
     add.add_argument("documents", nargs="+", type=Path)
-    add.add_argument("--commit", help="what was measured, if a document does not say it")
+    add.add_argument("--commit", help="the measured commit, if a document does not name it")
     options = parser.parse_args()
     return _run(options)
 

@@ -14,7 +14,7 @@ from typing import Any
 from asv import environment, util
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
-from benchmarks.history.install import install  # asv's path has no checkout
+from benchmarks.history.install import install  # the checkout is not on asv's path
 
 
 class UnpackedWheel(environment.Environment):
@@ -24,7 +24,7 @@ class UnpackedWheel(environment.Environment):
 
     def __init__(self, conf: Any, python: str, requirements: Any, variables: Any) -> None:
         self._variables: dict[str, str] = {}
-        self._requirements = requirements  # which asv reads before it sets them
+        self._requirements = requirements  # asv reads them before it sets them
         super().__init__(conf, python, requirements, variables)
 
     @classmethod

@@ -1,4 +1,4 @@
-"""What git knows of commits: their order, dates and messages, and which of them share a package."""
+"""Commits from git: their order, dates and messages, and which of them share a package."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def log(*arguments: str) -> list[Commit]:
 
 
 def package_of(commit: str, parts: Sequence[str] = PACKAGE) -> str | None:
-    """Return the identifiers of a commit's package in git, or None if it has no package yet."""
+    """Return the git identifiers of a commit's package, or None if it has no package yet."""
     try:
         return " ".join(git("rev-parse", *(f"{commit}:{part}" for part in parts)).split())
     except subprocess.CalledProcessError:
@@ -41,6 +41,6 @@ def package_of(commit: str, parts: Sequence[str] = PACKAGE) -> str | None:
 
 
 def git(*arguments: str) -> str:
-    """Return what git prints."""
+    """Return the output of a git command."""
     command = ["git", "-C", str(ROOT), *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout

@@ -1,8 +1,8 @@
-"""A commit's package, as a wheel that is built and unpacked into a folder.
+"""Build a commit's package as a wheel, and unpack it into a folder.
 
 The dependencies are those of the running Python, so a commit takes a few seconds and no network.
-The folder comes first on the path. Python's editable install of this checkout would lend a commit
-the modules that it lacks, so `SITECUSTOMIZE`, which Python runs when it starts, removes it.
+The folder comes first on the path. The editable install of this checkout would provide modules that
+a commit lacks, so `SITECUSTOMIZE`, which Python runs when it starts, removes it from the path.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _BUILD = "import sys; from setuptools import build_meta; build_meta.build_wheel(
 
 
 class InstallError(Exception):
-    """A commit has no package that can be built."""
+    """The package of a commit cannot be built."""
 
 
 def export(commit: str, folder: Path) -> None:
@@ -36,7 +36,7 @@ def export(commit: str, folder: Path) -> None:
 
 
 def install(source: Path, folder: Path) -> dict[str, str]:
-    """Build the wheel of `source`, unpack it below `folder`, and return the environment of a run.
+    """Build the wheel of `source`, unpack it below `folder`, and return environment variables.
 
     Raises
     ------
@@ -58,7 +58,7 @@ def install(source: Path, folder: Path) -> dict[str, str]:
     (site / "sitecustomize.py").write_text(SITECUSTOMIZE)
     found = {
         "PYTHONPATH": str(site),
-        "ASV_PYTHONPATH": str(site),  # without it, asv drops the other one
+        "ASV_PYTHONPATH": str(site),  # without it, asv drops the other variable
         "CUPYGEMM_WHEEL": str(wheels[0]),
         "PYTHONDONTWRITEBYTECODE": "1",
     }

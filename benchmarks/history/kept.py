@@ -1,12 +1,12 @@
-"""The results that the repository keeps: asv's own result files, compressed, none of them twice.
+"""The results that the repository keeps: asv's result files, compressed, without duplicates.
 
     results/
         <machine>/machine.json          asv's description of a machine
         <machine>/commits.txt           commit, date (ms since 1970), and the file with its results
-        <machine>/<file>.json.xz        results, as asv writes them
+        <machine>/<file>.json.xz        results in asv's format
 
-Most commits change no figure: they share the file of the first one that had these results. A file
-is named after that commit. "-" stands for a commit whose package cannot be built or run. `expand`
+Most commits change no figure: they share the file of the first commit with these results, after
+which the file is named. "-" stands for a commit whose package cannot be built or run. `expand`
 writes the tree that asv reads, with a file for each commit.
 
 BUDGET bounds the folder; a test enforces it. A file of the deterministic benchmarks takes 2.4 kB,
@@ -52,7 +52,7 @@ class Machine:
         (self.folder / "machine.json").write_text(json.dumps(document, indent=4) + "\n")
 
     def lines(self) -> list[Line]:
-        """Return the commits that have results or are known to have none, the oldest first."""
+        """Return the commits with results or known to have none, the oldest first."""
         path = self.folder / "commits.txt"
         if not path.exists():
             return []
@@ -67,7 +67,7 @@ class Machine:
         return {name: dict(zip(columns, row, strict=False)) for name, row in rows.items()}
 
     def document(self, file: str) -> dict[str, Any]:
-        """Return a file as asv writes it."""
+        """Return a file in asv's format."""
         found: dict[str, Any] = json.loads(lzma.decompress(self._path(file).read_bytes()))
         return found
 
@@ -78,7 +78,7 @@ class Machine:
         results: dict[str, dict[str, Any]],
         more: dict[str, Any] | None = None,
     ) -> str:
-        """Keep the results of a commit, with more entries for its file, and return the file's name.
+        """Store the results of a commit, with more entries for its file; return the file's name.
 
         Results without more entries may share the file of another commit.
         """
@@ -142,7 +142,7 @@ def expand(target: Path, known: set[str], folder: Path = RESULTS) -> int:
     ----------
     target : Path
     known : set of str
-        The commits of the clone; asv can place no others.
+        The commits of the clone; asv cannot order others.
     folder : Path
         The kept results.
     """

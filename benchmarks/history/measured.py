@@ -1,9 +1,9 @@
-"""Keep what a GPU measured, by `benchmarks.compare` or `benchmarks.solvers`, as results of asv.
+"""Keep the figures that `benchmarks.compare` or `benchmarks.solvers` measured, as asv's results.
 
-A document is JSON. ``environment`` says what the figures depend on: device, driver, clocks, date
-and commit. ``records`` are those of `benchmarks.compare`. ``figures`` are others, each with the
-name of a benchmark of ``suite/measured.py``, the values of its parameters, and a value. Runs of one
-commit on one device are merged; a later figure replaces an earlier one.
+A document is JSON. ``environment`` holds the facts on which figures depend: device, driver, clocks,
+date and commit. ``records`` are those of `benchmarks.compare`. ``figures`` are others, each with
+the name of a benchmark of ``suite/measured.py``, the values of its parameters, and a value. Runs of
+one commit on one device are merged; a later figure replaces an earlier one.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ def add(paths: list[Path], commit: str | None = None, folder: Path = RESULTS) ->
     paths : list of Path
         Documents.
     commit : str, optional
-        What was measured; by default the commit that a document names.
+        The measured commit; by default, the one that a document names.
     folder : Path
         The kept results.
 
     Raises
     ------
     ValueError
-        A document does not name its device, date or commit, is of another program, or has a figure
-        of no known benchmark.
+        A document does not name its device, date or commit, comes from another program, or has a
+        figure of an unknown benchmark.
     """
     known = {name: each for name, each in benchmarks().items() if name.startswith(PREFIX)}
     return [_add(path, commit, known, folder) for path in paths]
@@ -91,7 +91,7 @@ def _figures(document: dict[str, Any]) -> Iterator[Figure]:
 
 
 def _put(figure: Figure, results: dict[str, dict[str, Any]], known: dict[str, Any]) -> bool:
-    """Put a figure among the results of its benchmark, and return whether that has its case."""
+    """Store a figure in the results of its benchmark; return whether that has its case."""
     name, case, value = figure
     if name not in known:
         raise ValueError(f"no benchmark is named {name!r}; those are {', '.join(sorted(known))}")
@@ -100,7 +100,7 @@ def _put(figure: Figure, results: dict[str, dict[str, Any]], known: dict[str, An
         count = len(list(itertools.product(*ids)))
         results[name] = {"params": ids, "result": [None] * count, "version": known[name]["version"]}
     row = results[name]
-    if row["params"] != ids:  # kept when the suite had other cases
+    if row["params"] != ids:  # stored when the suite had other cases
         old = dict(zip(itertools.product(*row["params"]), row["result"], strict=True))
         row["params"] = ids
         row["result"] = [old.get(each) for each in itertools.product(*ids)]

@@ -1,8 +1,8 @@
 """Compare the deterministic figures of this checkout with the last kept ones.
 
 A figure that is more than 2 % worse, or that no longer exists, fails the comparison, unless a
-commit since then or `ACCEPTED` says why. All of these figures are better when they are less. The
-size of the wheel and the times of the host are tracked and not compared.
+commit since then or `ACCEPTED` gives the reason. For all of these figures, less is better. The size
+of the wheel and the times of the host are tracked but not compared.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ Results = dict[str, dict[str, Any]]
 
 @dataclass(frozen=True, kw_only=True)
 class Regression:
-    """A figure that is worse than the kept one; `after` is None if it is gone."""
+    """A figure that is worse than the kept one; `after` is None if it no longer exists."""
 
     name: str
     before: float
@@ -53,7 +53,7 @@ class Regression:
 
     @property
     def increase(self) -> float:
-        """Return how much more the figure is, as a share of the kept one."""
+        """Return the increase of the figure, as a share of the kept one."""
         if self.after is None or not self.before:
             return float("inf")
         return self.after / self.before - 1
@@ -74,7 +74,7 @@ class Acceptance:
     where: str
 
     def covers(self, regression: Regression) -> bool:
-        """Return whether a regression is accepted."""
+        """Whether a regression is accepted."""
         return fnmatch.fnmatchcase(regression.name, self.figures)
 
 
@@ -105,7 +105,7 @@ def figures(results: dict[str, Any]) -> dict[tuple[str, ...], float]:
 
 
 def accepted(messages: list[tuple[str, str]], kept: str, file: Path = ACCEPTED) -> list[Acceptance]:
-    """Return what commits (hash and message) and the file accept since the kept results."""
+    """Return the acceptances in the file and in commits (hash, message) since the kept results."""
     found = [
         Acceptance(figures=match["figures"], reason=match["reason"], where=commit[:10])
         for commit, message in messages
@@ -120,7 +120,7 @@ def accepted(messages: list[tuple[str, str]], kept: str, file: Path = ACCEPTED) 
 
 
 def check() -> int:
-    """Print the comparison, and return 1 if a figure is worse and nothing accepts it, else 0."""
+    """Print the comparison; return 1 if a figure is worse and not accepted, else 0."""
     machine = Machine(MACHINE)
     line = last_kept(machine)
     messages = log(f"{line.commit}..HEAD") if line else log("-1")
@@ -172,7 +172,7 @@ def _describe(line: Line) -> str:
 
 
 def _newest(machine: Machine) -> Line:
-    """Return the newest kept results; a shallow clone may not hold their commit."""
+    """Return the newest kept results; a shallow clone may lack their commit."""
     lines = [line for line in machine.lines() if line.file != ABSENT]
     if not lines:
         raise SystemExit("regressions: error: no results are kept; remedy: make history")
@@ -180,7 +180,7 @@ def _newest(machine: Machine) -> Line:
 
 
 def _warm() -> None:
-    """Fill the cache of figures, an architecture in each process."""
+    """Fill the cache of figures, with one process for each architecture."""
     suite = str(ROOT / "benchmarks")
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([suite, str(ROOT)])}
     processes = [

@@ -1,4 +1,4 @@
-"""Compute the deterministic figures that commits lack, each commit in an environment of its own."""
+"""Compute missing deterministic figures of commits, each commit in a separate environment."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ TIMEOUT = 3600
 
 
 def run(revisions: Iterable[str], *, every: int = 1, jobs: int = 1, folder: Path = RESULTS) -> int:
-    """Compute and keep what commits lack; return the number of commits that have results now.
+    """Compute and keep missing figures; return the number of commits that have results now.
 
     Parameters
     ----------
     revisions : iterable of str
-        What `git log` takes: a range, or options such as ``-n 20``.
+        Arguments of `git log`: a range, or options such as ``-n 20``.
     every : int
-        Take every so many commits first, then half as many, and so on to all: if it is stopped,
-        the history is coarse but whole.
+        First compute every N-th commit, then halve the distance repeatedly down to every commit:
+        if it is stopped, the history is coarse but complete.
     jobs : int
-        Commits at a time.
+        The number of commits computed in parallel.
     folder : Path
         The kept results.
     """
@@ -55,7 +55,7 @@ def run(revisions: Iterable[str], *, every: int = 1, jobs: int = 1, folder: Path
         for commit in groups.pop(package):
             results = {} if file == ABSENT else machine.results(file)
             _say(commit, machine.add(commit.hash, commit.date, results), "as another commit")
-    firsts = [commits[-1] for commits in groups.values()]  # the oldest of those that share
+    firsts = [commits[-1] for commits in groups.values()]  # the oldest of each group
     with ThreadPoolExecutor(jobs) as pool:
         futures = {pool.submit(measure, commit): commit for commit in coarse_first(firsts, every)}
         for future in as_completed(futures):
@@ -93,7 +93,7 @@ def measure(commit: Commit) -> tuple[dict[str, dict[str, Any]], str]:
 
 
 def coarse_first(commits: list[Commit], every: int) -> Iterator[Commit]:
-    """Yield the first of each `every` commits, then those between them, ever finer."""
+    """Yield every N-th commit, then the commits between them at ever smaller distances."""
     seen: set[str] = set()
     while every >= 1:
         for commit in commits[::every]:
@@ -116,7 +116,7 @@ def last_kept(machine: Machine) -> Line | None:
 
 
 def _by_package(commits: list[Commit]) -> dict[str | None, list[Commit]]:
-    """Return the commits, the newest first, by what they build."""
+    """Group the commits, the newest first, by the package that they build."""
     groups: dict[str | None, list[Commit]] = {}
     for commit in commits:
         groups.setdefault(package_of(commit.hash), []).append(commit)
@@ -130,5 +130,5 @@ def _say(commit: Commit, file: str, note: str) -> None:
 
 
 def be_nice() -> None:
-    """Leave the processor to others, children included."""
+    """Lower the priority of this process and its children."""
     os.nice(max(0, 19 - os.nice(0)))

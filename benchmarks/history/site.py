@@ -1,8 +1,8 @@
 """asv's site of the kept results, with its scripts as local files.
 
 asv's page loads scripts from three CDNs. `SCRIPTS` holds the same files, from the npm registry, and
-`localise` points the page at them. The page reads its data by requests, which browsers refuse for
-``file:`` addresses, so `view` serves the folder on this machine. Nothing comes from a network.
+`localise` makes the page load these. The page reads its data by requests, which browsers refuse for
+``file:`` addresses, so `view` serves the folder on this machine. No network is needed.
 """
 
 from __future__ import annotations
@@ -72,12 +72,12 @@ def kept_benchmarks() -> set[str]:
 
 
 def localise(page: str) -> str:
-    """Return a page that loads nothing from another host.
+    """Return a page that loads nothing from other hosts.
 
     Raises
     ------
     ValueError
-        The page wants a script or a style sheet that `SCRIPTS` does not hold.
+        The page needs a script or a style sheet that is not in `SCRIPTS`.
     """
 
     def local(match: re.Match[str]) -> str:

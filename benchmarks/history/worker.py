@@ -1,9 +1,9 @@
 """Run the deterministic benchmarks of the suite in this process: ``worker.py OUTPUT``.
 
 asv starts a process for each combination of parameters, which takes minutes for thousands of
-figures that are there already. These benchmarks read a cache and need no process of their own. The
-output is JSON: by name of the benchmark its parameters, results and version, as asv keeps them.
-Modules of the suite that an old commit cannot import are left out.
+figures that already exist. These benchmarks read a cache and need no separate processes. The output
+is JSON: each benchmark's parameters, results and version by its name, in asv's format. Modules of
+the suite that an old commit cannot import are omitted.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def evaluate() -> dict[str, dict[str, Any]]:
 
 
 def _value(track: Any, *arguments: Any) -> float | None:
-    """Return a figure; None if there is none, which asv shows as n/a."""
+    """Return a figure; None, which asv shows as n/a, if it does not exist."""
     try:
         value = float(track(*arguments))
     except NotImplementedError:

@@ -1,6 +1,6 @@
 """The command line: ``python -m benchmarks.models``, see ``--help``.
 
-``--list`` prints the products, and ``--dry-run`` also which kernel would compute each; both work
+``--list`` prints the products, and ``--dry-run`` also the kernel that would compute each; both work
 without a GPU.
 """
 
@@ -41,7 +41,7 @@ Chosen = tuple[Layer, str, Case]
 
 
 def cases(options: argparse.Namespace) -> list[Chosen]:
-    """Return the products that were asked for; of each number of tokens, so many at random."""
+    """Return the requested products, or a random sample for each number of tokens."""
     every = list(_every_case(options))
     if options.sample is None:
         return every
@@ -62,7 +62,7 @@ def _every_case(options: argparse.Namespace) -> Iterator[Chosen]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure, or say what would be measured."""
+    """Measure the products, or print what would be measured."""
     options = _parser().parse_args(arguments)
     if options.list or options.dry_run:
         for layer, name, case in cases(options):
@@ -92,7 +92,7 @@ def _parser() -> argparse.ArgumentParser:
         action="store_const",
         dest="models",
         const=tuple(HELD_OUT),
-        help="the models that the choice of kernels is not trained on",
+        help="the models on which the choice of kernels is not trained",
     )
     parser.add_argument("--tokens", nargs="+", type=int, help="default: as each model sees them")
     parser.add_argument("--dtypes", nargs="+", choices=DTYPES, default=["bf16"])
@@ -110,10 +110,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--seed", type=int, default=0, help="of the sample; default: 0")
     parser.add_argument(
-        "--processes", type=int, default=0, help="compile our kernels in so many processes first"
+        "--processes", type=int, default=0, help="first compile our kernels in N processes"
     )
     parser.add_argument("--rounds", type=int, default=ROUNDS)
-    parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after so long")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="time limit")
     parser.add_argument("--output", type=Path, help="write all figures here, as JSON")
     parser.add_argument("--list", action="store_true", help="print the products; needs no GPU")
     parser.add_argument(
@@ -123,7 +123,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _measured(options: argparse.Namespace) -> list[report.Record]:
-    """Measure every case within the time, and write the figures after each of them."""
+    """Measure cases until the time limit, and write the figures after each one."""
     from benchmarks.compare import environment
     from benchmarks.models.peers import installed
     from benchmarks.models.rotation import Arena
@@ -162,7 +162,7 @@ def _measured(options: argparse.Namespace) -> list[report.Record]:
 
 
 def _line(record: report.Record) -> str:
-    """Return a line of a product: our times, and the ratios of the peers."""
+    """Return the line of a product: our times, and the peers' ratios."""
     parts = [f"{record['case']:18s} {record['dtype']} W {record['order']}"]
     for state in STATES:
         ratios = " ".join(
@@ -173,7 +173,7 @@ def _line(record: report.Record) -> str:
 
 
 def _described(layer: Layer, name: str, case: Case) -> str:
-    """Return a line that names a product and the bytes that its cold operands take."""
+    """Return a line with a product and the size of its cold operands."""
     inputs, output = operands_of(case)
     one = sum(each.room for each in (*inputs, output))
     cold = num_sets(one, COLD_BYTES)
@@ -189,7 +189,7 @@ def _chosen(case: Case) -> str:
 
 
 def _config(case: Case) -> str:
-    """Return the name of the configuration that the selector takes on an H200."""
+    """Return the name of the configuration that the selector chooses on an H200."""
     choice = choice_of(case)
     return "" if choice is None else choice.config.name
 

@@ -1,7 +1,7 @@
 """Draw what `benchmarks.models` measured: ``python -m benchmarks.models.chart FIGURES CHART``.
 
-Each product is a point: its number of tokens, and the fastest peer's time over ours. Above 1 is
-faster than every peer. The mean of each row of tokens is a line. Needs matplotlib.
+Each product is a point: its number of tokens, and the fastest peer's time divided by ours. Above 1,
+ours is faster than every peer. The mean of each row of tokens is a line. Needs matplotlib.
 """
 
 from __future__ import annotations

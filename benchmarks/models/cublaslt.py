@@ -1,7 +1,7 @@
 """Products by cuBLASLt with any of the algorithms that its heuristics offer.
 
-`cublas` and torch take the first algorithm. Here, all that ``cublasLtMatmulAlgoGetHeuristic``
-returns can be run, so that the fastest can be found.
+`cublas` and torch use the first algorithm. Here, all algorithms that
+``cublasLtMatmulAlgoGetHeuristic`` returns can be run, to find the fastest.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ class LtProduct:
         )
 
     def algorithms(self, most: int = MOST_ALGORITHMS) -> list[lt.HeuristicResult]:
-        """Return the algorithms that the heuristics offer, the one that they prefer first."""
+        """Return the algorithms that the heuristics offer, the preferred one first."""
         return self._product.algorithms(most, workspace_bytes=WORKSPACE_BYTES)
 
     def launch(self, algorithm: lt.HeuristicResult) -> lt.Launch:
-        """Return what enqueues the product by an algorithm."""
+        """Return a callable that enqueues the product by an algorithm."""
         return self._product.launch(algorithm.algorithm)
 
     def run(self, launch: lt.Launch, x: Any, w: Any, out: Any) -> None:

@@ -1,6 +1,6 @@
-"""The kernels of this library that products would get on an H200, and their compilation.
+"""The kernels that this library chooses for products on an H200, and their compilation.
 
-Processes that are spawned import functions by their module, and ``__main__`` is none to them.
+Spawned processes import functions from their module, which cannot be ``__main__``.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def compile_one(case: Case) -> None:
 
 
 def choice_of(case: Case) -> HopperChoice | None:
-    """Return what the selector takes on an H200; None where cuBLAS is faster."""
+    """Return the selector's choice on an H200; None if cuBLAS is faster."""
     from benchmarks.fit.layouts import layout_of
     from benchmarks.fit.samples import Product
     from cupygemm._backends.hopper.config import HopperArch

@@ -1,9 +1,8 @@
 """The linear layers of public models: x @ W.T with x of (tokens, k) and W of (n, k).
 
-The extents are those of the models' published configurations. Projections that read the same
-activations are merged, as inference servers merge them: the queries, keys and values of attention,
-and the gate and the up projection of an MLP. "8 ways" are the layers of one of eight GPUs that
-share a model.
+The extents are those of the models' published configurations. Projections of the same activations
+are merged, as in inference servers: the queries, keys and values of attention, and the gate and the
+up projection of an MLP. "8 ways" are the layers on one of eight GPUs that share a model.
 """
 
 from __future__ import annotations
@@ -266,7 +265,7 @@ FEW = (
 
 
 def layers(models: Sequence[str] = tuple(MODELS)) -> list[Layer]:
-    """Return the layers of models, those with the same extents once."""
+    """Return the layers of models, without duplicate extents."""
     found: dict[tuple[int, int], Layer] = {}
     known = {**MODELS, **HELD_OUT, **MORE}
     for model in models:
@@ -280,7 +279,7 @@ def layers(models: Sequence[str] = tuple(MODELS)) -> list[Layer]:
 def products(
     models: Sequence[str] = tuple(MODELS), tokens: Sequence[int] | None = None
 ) -> Iterator[tuple[int, Layer]]:
-    """Yield numbers of tokens and layers; `tokens` stands for the models' own numbers."""
+    """Yield numbers of tokens and layers; `tokens` replaces the models' own numbers."""
     for layer in layers(models):
         images = layer.model.startswith(VISION)
         for count in tokens or (TOKENS_OF_IMAGES if images else TOKENS):
@@ -288,5 +287,5 @@ def products(
 
 
 def row_of(tokens: int) -> str:
-    """Return the row of a report that a number of tokens belongs to."""
+    """Return the row of a report for a number of tokens."""
     return next(name for name, (least, most) in ROWS.items() if least <= tokens <= most)

@@ -1,9 +1,9 @@
 """Time the contenders of a case, warm and cold, in turns in one process.
 
-First each contender that has several calls picks its fastest. Then the contenders take turns, so
-that all meet the same clocks, and the median over the rounds counts. Before any time is taken,
-every call has used every set of operands several times: kernels are compiled and loaded, and
-whatever is cached by address is there.
+First, each contender with several calls picks its fastest. Then the contenders take turns, so that
+all run at the same clocks, and the median over the rounds counts. Before any time is taken, every
+call has used every set of operands several times, so that kernels are compiled and loaded, and
+caches that are keyed by addresses are filled.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def operands_of(case: Case) -> tuple[list[Operand], Operand]:
 def measure(
     case: Case, arena: Arena, peers: tuple[str, ...], rounds: int = ROUNDS
 ) -> dict[str, Any]:
-    """Return the microseconds of each contender by cache state, and the bytes that rotated."""
+    """Return the microseconds of each contender by cache state, and the size of the operands."""
     found: dict[str, Any] = {"sets": {}, "bytes": {}, "us": {}, "fastest": {}, "errors": {}}
     for state in STATES:
         inputs, output = operands_of(case)
@@ -78,7 +78,7 @@ def errors(sets: Sets, groups: dict[str, Calls]) -> dict[str, float]:
 
 
 def _timer(call: Callable[[], Any]) -> tuple[DeviceTimer, int]:
-    """Return a timer for a call, and how many calls make a batch."""
+    """Return a timer for a call, and the number of calls in a batch."""
     timer = DeviceTimer(call)
     seconds = max(timer.seconds(3), 1e-6)
     return timer, max(LEAST_CALLS, min(MOST_CALLS, round(BATCH_SECONDS / seconds)))
@@ -92,7 +92,7 @@ def _fastest_of(groups: dict[str, Calls]) -> dict[str, tuple[str, Rotating]]:
         for name, call in calls.items():
             try:
                 call.warm_up(WARM_TURNS)
-            except RuntimeError:  # an algorithm that does not run after all
+            except RuntimeError:  # an offered algorithm may fail to run
                 continue
             if len(calls) > 1:
                 timer, count = _timer(call)

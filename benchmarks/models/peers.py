@@ -1,7 +1,7 @@
-"""Who multiplies in `benchmarks.models`: this library, and each peer that is installed.
+"""The contenders of `benchmarks.models`: this library, and each installed peer.
 
 A contender is a group of calls, of which the fastest counts: cuBLASLt has one for each algorithm
-that its heuristics offer, and Triton one for each of a few tiles. The others have one.
+that its heuristics offer, and Triton one for each of a few tile shapes. The others have one.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def installed() -> dict[str, str]:
     for name, module in (("torch", "torch"), ("DeepGEMM", "deep_gemm"), ("Triton", "triton")):
         try:
             imported = __import__(module)
-        except Exception as err:  # noqa: BLE001, a binary for another torch raises what it likes
+        except Exception as err:  # noqa: BLE001, a binary for another torch may raise anything
             found[name] = f"absent ({type(err).__name__})"
         else:
             found[name] = str(getattr(imported, "__version__", "of unknown version"))
@@ -125,7 +125,7 @@ def _cublaslt(case: Case, sets: Sets) -> Calls:
 
 
 def _deep_gemm(case: Case, sets: Sets) -> Calls:
-    """Return DeepGEMM's product; it takes bf16 with rows of whole 16 bytes."""
+    """Return DeepGEMM's product; it needs bf16 and rows of a multiple of 16 bytes."""
     if case.dtype.name != "bfloat16" or case.n % 8 or case.k % 8:
         return {}
     try:
@@ -141,7 +141,7 @@ def _deep_gemm(case: Case, sets: Sets) -> Calls:
 
 
 def _triton(case: Case, sets: Sets) -> Calls:
-    """Return Triton's products; its descriptors take rows of whole 16 bytes."""
+    """Return Triton's products; its descriptors need rows of a multiple of 16 bytes."""
     if case.dtype.itemsize != 2 or case.n % 8 or case.k % 8:
         return {}
     try:
@@ -160,6 +160,6 @@ def tensor_of(array: Any) -> Any:
     """Return a C-ordered CuPy array as a torch tensor of the same memory."""
     import torch
 
-    if array.dtype.name == "bfloat16":  # which DLPack of CuPy does not know
+    if array.dtype.name == "bfloat16":  # CuPy's DLPack does not support it
         return torch.from_dlpack(array.view(np.int16)).view(torch.bfloat16)
     return torch.from_dlpack(array)

@@ -1,7 +1,7 @@
-"""What the times of `benchmarks.models` say: ratios to each peer, by number of tokens.
+"""Summarise the times of `benchmarks.models`: ratios to each peer, by number of tokens.
 
-A ratio is a peer's time divided by ours. "fastest" is the fastest peer of each product, picked anew
-for each product and cache state.
+A ratio is a peer's time divided by ours. "fastest" is the fastest peer for each product and cache
+state.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def ratios(record: Record, state: str) -> dict[str, float]:
 def summary(
     records: Sequence[Record], state: str
 ) -> dict[str, dict[str, tuple[float, float, int]]]:
-    """Return (geometric mean, least, count) of the ratios by row of tokens and by peer."""
+    """Return (geometric mean, minimum, count) of the ratios by row of tokens and by peer."""
     found: dict[str, dict[str, list[float]]] = {}
     for record in records:
         for row in (row_of(record["m"]), ALL):
@@ -77,7 +77,7 @@ def _cell(found: tuple[float, float, int] | None) -> str:
 
 
 def beside_random_shapes(records: Sequence[Record]) -> list[str]:
-    """Return the means of torch's ratio on these shapes, beside that on random shapes."""
+    """Return lines that compare the mean of torch's ratio with that on random shapes."""
     lines = []
     for state in STATES:
         found = [each for record in records if (each := ratios(record, state).get("torch"))]
@@ -90,7 +90,7 @@ def beside_random_shapes(records: Sequence[Record]) -> list[str]:
 
 
 def worst(records: Sequence[Record], count: int = 12) -> list[str]:
-    """Return lines for the products that are farthest behind the fastest peer."""
+    """Return lines for the products with the smallest ratios to the fastest peer."""
     found = []
     for record in records:
         for state in STATES:

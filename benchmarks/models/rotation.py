@@ -1,8 +1,8 @@
-"""Operands that rotate: each call takes the next set, so that caches hold what is intended.
+"""Rotating operands: each call uses the next set, which determines the state of the caches.
 
-Warm operands are one set. Cold operands are so many sets that L2 has lost a set when its turn comes
-again. All sets are views of two arenas, one of operands and one of results, so that a set costs no
-time to make. The operands are uniform in [-0.5, 0.5): a GPU's clock depends on the data.
+Warm operands are one set. Cold operands are enough sets that L2 has evicted a set before it is used
+again. All sets are views of two arenas, one of operands and one of results, so that creating a set
+takes no time. The operands are uniform in [-0.5, 0.5): a GPU's clock depends on the data.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MAX_SETS = 512
 
 @dataclass(frozen=True)
 class Operand:
-    """An array of a set: its shape in memory, and whether products take its transpose."""
+    """An array of a set: its shape in memory, and whether products use its transpose."""
 
     shape: tuple[int, int]
     dtype: np.dtype[Any]
@@ -37,14 +37,14 @@ class Operand:
 
 
 def num_sets(set_bytes: int, cold_bytes: int) -> int:
-    """Return how many sets make `cold_bytes` between two uses of a set; one if none are asked."""
+    """Return the number of sets for `cold_bytes` between two uses of a set; 1 for 0 bytes."""
     if cold_bytes == 0:
         return 1
     return min(MAX_SETS, 1 + -(-cold_bytes // set_bytes))
 
 
 def places(operands: Sequence[Operand], sets: int) -> list[list[int]]:
-    """Return where the arrays of each set begin in an arena, in bytes."""
+    """Return the byte offsets of the arrays of each set in an arena."""
     step = sum(operand.room for operand in operands)
     starts, at = [], 0
     for operand in operands:
@@ -85,7 +85,7 @@ def _random(num_bytes: int, dtype: np.dtype[Any]) -> Any:
     if dtype.itemsize == 8:
         return cp.random.uniform(-0.5, 0.5, count, dtype=np.float64).astype(dtype, copy=False)
     array, step = cp.empty(count, dtype), 1 << 26
-    for at in range(0, count, step):  # the wide numbers are short-lived
+    for at in range(0, count, step):  # free the wide numbers soon
         part = array[at : at + step]
         part[:] = cp.random.uniform(-0.5, 0.5, part.size, dtype=np.float32).astype(dtype)
     return array
@@ -99,7 +99,7 @@ def _view(arena: Any, start: int, operand: Operand) -> Any:
 
 
 class Rotating:
-    """A call that takes the next set of operands each time.
+    """A call that uses the next set of operands each time.
 
     Parameters
     ----------
@@ -118,6 +118,6 @@ class Rotating:
         self._call(*chosen)
 
     def warm_up(self, turns: int) -> None:
-        """Take every set several times."""
+        """Use every set several times."""
         for _ in range(turns * len(self._sets)):
             self()

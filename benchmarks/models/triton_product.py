@@ -1,7 +1,7 @@
 """Triton's persistent matrix product with TMA descriptors, in a few configurations.
 
-It follows Triton's tutorial 09 ("Persistent Matmul"): each program takes tiles in a grouped order,
-and stores a tile while it loads the next. Import it only where Triton is installed.
+It follows Triton's tutorial 09 ("Persistent Matmul"): each program computes tiles in a grouped
+order, and stores a tile while it loads the next. Import it only where Triton is installed.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def calls(
     sets : list of (x, w, out)
         Torch tensors in C order.
     w_transposed : bool
-        Whether w is (n, k), and not (k, n).
+        Whether w is (n, k) instead of (k, n).
     """
     sms = torch.cuda.get_device_properties(0).multi_processor_count
     found = {}

@@ -1,1 +1,1 @@
-"""Products of a group of GPUs of one host, beside NCCL and a product, and beside torch's own."""
+"""Compare products of a group of GPUs of one host with NCCL and a product, and with torch."""

@@ -59,7 +59,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _measured(cases: Sequence[Case], options: argparse.Namespace) -> Iterator[Record]:
-    """Yield the record of each case, from processes that are ranks."""
+    """Yield the record of each case, from the processes of the ranks."""
     from cupy.cuda import nccl
 
     context = multiprocessing.get_context("spawn")
@@ -94,7 +94,7 @@ def _measured(cases: Sequence[Case], options: argparse.Namespace) -> Iterator[Re
 
 
 def _next(results: Any, processes: Sequence[Any]) -> Record | None:
-    """Return the next record; one that says so if a process has died without a word."""
+    """Return the next record, or one with an error if a process has died silently."""
     while True:
         try:
             return results.get(timeout=_LOOK_SECONDS)  # type: ignore[no-any-return]

@@ -1,4 +1,4 @@
-"""What `benchmarks.several_gpus` multiplies: functions, shapes, and the blocks of each rank."""
+"""The products of `benchmarks.several_gpus`: functions, shapes, and the blocks of each rank."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Case(NamedTuple):
     ----------
     function : {"all_gather_matmul", "matmul_reduce_scatter"}
     m, n, k : int
-        Of the whole product; multiples of the number of ranks.
+        Extents of the whole product; multiples of the number of ranks.
     """
 
     function: str
@@ -41,7 +41,7 @@ class Case(NamedTuple):
         return f"{self.m}x{self.n}x{self.k}"
 
     def blocks(self, rank: int, size: int) -> tuple[tuple[slice, slice], tuple[slice, slice]]:
-        """Return which rows and columns of both operands a rank has."""
+        """Return the rows and columns of both operands that a rank has."""
         whole = slice(None)
         if self.function == GATHER:  # rows of a, columns of b
             return (_part(self.m, rank, size), whole), (whole, _part(self.n, rank, size))
@@ -60,7 +60,7 @@ def parse(function: str, shape: str, size: int) -> Case:
     Raises
     ------
     ValueError
-        The shape is not of three extents, or they are not multiples of the number of ranks.
+        The shape does not have three extents that are multiples of the number of ranks.
     """
     extents = [int(extent) for extent in shape.split("x")]
     if len(extents) != 3 or any(extent < 1 or extent % size for extent in extents):

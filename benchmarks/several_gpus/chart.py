@@ -1,8 +1,8 @@
 """Draw what `benchmarks.several_gpus` measured: ``python -m benchmarks.several_gpus.chart``.
 
-It takes the files of figures, one for each number of GPUs, and the file of the chart. Each function
-has a panel, with the efficiency of square matrices: the ideal time divided by a contender's. Needs
-matplotlib.
+Its arguments are the files of figures, one for each number of GPUs, and the file of the chart. Each
+function has a panel, with the efficiency of square matrices: the ideal time divided by a
+contender's. Needs matplotlib.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Who computes a case on one rank: this library, NCCL before or after a product, and torch's own.
+"""The contenders on one rank: this library, NCCL before or after a product, and torch's own.
 
-All contenders work on the same arrays. Operands and results are bfloat16, and what travels is
-bfloat16 too, except where the name says float32.
+All contenders use the same arrays. Operands and results are bfloat16, and so is the data that is
+sent, except where the name says float32.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Rank:
     rank, size : int
     communicator : cupy.cuda.nccl.NcclCommunicator
     groups : mapping of str to cupygemm.distributed.Group
-        By their exchange.
+        The groups by their exchange.
     torch_group : str or None
         The name of torch's process group; None without torch.
     """
@@ -47,7 +47,7 @@ class Rank:
 
 @dataclass(frozen=True, kw_only=True)
 class Arrays:
-    """The blocks of a rank, its result, and room for what NCCL gathers or scatters."""
+    """The blocks of a rank, its result, and a buffer for NCCL to gather or scatter."""
 
     a: Any
     b: Any
@@ -56,7 +56,7 @@ class Arrays:
 
 
 def arrays_of(case: Case, rank: Rank, whole: tuple[Any, Any]) -> Arrays:
-    """Return the arrays of a rank, cut out of the operands of all ranks."""
+    """Return the arrays of a rank, sliced from the operands of all ranks."""
     import cupy as cp
 
     in_a, in_b = case.blocks(rank.rank, rank.size)

@@ -1,6 +1,6 @@
-"""A rank of `benchmarks.several_gpus`: it meets the others, checks results, and times the calls.
+"""A rank of `benchmarks.several_gpus`, which meets the others, checks results and times calls.
 
-The ranks are processes with one GPU each. A time is the mean over calls in a row, between two
+The ranks are processes with one GPU each. A time is the mean over consecutive calls, between two
 events of the rank's stream; the slowest rank's counts. Contenders take turns, and the median over
 the rounds is the result. Every result is compared with the product of the whole operands on one
 GPU.
@@ -32,27 +32,27 @@ from benchmarks.several_gpus.contenders import (
 from cupygemm import distributed as cd
 
 BATCH_SECONDS, LEAST_CALLS, MOST_CALLS = 0.02, 4, 50
-QUEUED_CALLS = 8  # which streams take without letting the host wait
-TOLERANCE = 0.02  # of the largest element; the parts of a sum are rounded to bfloat16
+QUEUED_CALLS = 8  # number of calls that streams queue without making the host wait
+TOLERANCE = 0.02  # relative to the largest element; the parts of a sum are rounded to bfloat16
 
 Record = dict[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Meeting:
-    """What the processes of all ranks share.
+    """Objects that the processes of all ranks share.
 
     Attributes
     ----------
     unique_id : tuple of int
-        Of NCCL's communicator.
+        The identifier of NCCL's communicator.
     port : int
         For torch's store.
     barrier : multiprocessing.Barrier
     times : multiprocessing.Array
         A number for each rank.
     results : multiprocessing.Queue
-        Rank 0 puts its records here, and then None.
+        Receives the records of rank 0, and then None.
     """
 
     unique_id: Any
@@ -110,7 +110,7 @@ def _torch_group(rank: int, size: int, port: int) -> str | None:
     try:
         import torch
         import torch.distributed as dist
-        import torch.distributed._symmetric_memory  # which registers the fused operations
+        import torch.distributed._symmetric_memory  # the import registers the fused operations
     except ImportError:
         return None
     torch.cuda.set_device(rank)
@@ -139,7 +139,7 @@ def _measured(case: Case, rank: Rank, meeting: Meeting, rounds: int, stream: Any
             errors[name] = _error(found, reference)
             if case.function == GATHER and name.startswith("cupygemm"):
                 bits.append(bool((found.view(np.int16) == reference.view(np.int16)).all()))
-        except (RuntimeError, AttributeError) as err:  # of torch's own, where it has no such mode
+        except (RuntimeError, AttributeError) as err:  # torch's own may lack a mode
             failed[name] = f"{type(err).__name__}: {err}"
             del calls[name]
     wrong = {name: error for name, error in errors.items() if not error <= TOLERANCE}
@@ -161,7 +161,7 @@ def _measured(case: Case, rank: Rank, meeting: Meeting, rounds: int, stream: Any
 
 
 def _alone(whole: Sequence[Any], *, with_torch: bool) -> dict[str, Call]:
-    """Return the whole product on one GPU, which every rank computes by itself."""
+    """Return the calls that compute the whole product on one GPU, which every rank makes alone."""
     import cupy as cp
 
     a, b = whole
@@ -178,7 +178,7 @@ def _alone(whole: Sequence[Any], *, with_torch: bool) -> dict[str, Call]:
 def _times(
     calls: dict[str, Call], rank: int, meeting: Meeting, rounds: int, stream: Any
 ) -> dict[str, float]:
-    """Return the seconds of each call: medians over rounds in which the calls take turns."""
+    """Return the seconds of each call, medians over rounds in which the calls take turns."""
     counts, turns = {}, {name: [] for name in calls}
     for name, call in calls.items():
         for _ in range(3):
@@ -211,7 +211,7 @@ def _seconds(
 def _host_times(
     calls: dict[str, Call], rank: int, meeting: Meeting, rounds: int, stream: Any
 ) -> dict[str, float]:
-    """Return the seconds in which the slowest rank's host enqueues a call, medians over rounds."""
+    """Return the seconds that the slowest rank's host takes to enqueue each call, as medians."""
     turns: dict[str, list[float]] = {name: [] for name in calls}
     for _ in range(rounds):
         for name, call in calls.items():
@@ -236,7 +236,7 @@ def _random(shape: tuple[int, int], seed: int) -> Any:
 
     generator = cp.random.RandomState(seed)
     array, rows = cp.empty(shape, BF16), max(1, (1 << 26) // shape[1])
-    for first in range(0, shape[0], rows):  # the wide numbers are short-lived
+    for first in range(0, shape[0], rows):  # free the wide numbers soon
         part = array[first : first + rows]
         part[...] = generator.uniform(-0.5, 0.5, part.shape, dtype=np.float32).astype(BF16)
     return array

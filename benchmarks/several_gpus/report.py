@@ -1,7 +1,7 @@
-"""What the times of `benchmarks.several_gpus` say, as lines and tables.
+"""Summarise the times of `benchmarks.several_gpus` as lines and tables.
 
-"Ideal" is the time of the whole product on one GPU, divided by the number of GPUs. The efficiency
-of a contender is the ideal time divided by its own; the better one GPU counts, ours or cuBLAS.
+"Ideal" is the time of the whole product on one GPU, by this library or cuBLAS, whichever is faster,
+divided by the number of GPUs. The efficiency of a contender is the ideal time divided by its own.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def efficiencies(record: Record) -> dict[str, float]:
 
 
 def fastest_of_ours(record: Record) -> str:
-    """Return the name of the fastest way of this library that sends bfloat16."""
+    """Return the name of this library's fastest contender that sends bfloat16."""
     names = [
         name
         for name in efficiencies(record)
@@ -38,7 +38,7 @@ def fastest_of_ours(record: Record) -> str:
 
 
 def line(record: Record) -> str:
-    """Return a line of a case: the ideal time, each contender's, and the host's, milliseconds."""
+    """Return the line of a case: the ideal time, each contender's, and the host's, in ms."""
     times = ", ".join(
         f"{name} {time * 1e3:.3f} ({share:.0%})"
         for name, share in efficiencies(record).items()

@@ -1,4 +1,4 @@
-"""Modelled: how far the timing model is off published figures. Deterministic."""
+"""Modelled: the error of the timing model against published figures. Deterministic."""
 
 from __future__ import annotations
 

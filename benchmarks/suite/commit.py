@@ -1,8 +1,8 @@
-"""The package of the commit at hand, under the names that it has today.
+"""The package of the commit under test, by the names of the current version.
 
-The suite is today's and the package is that of any commit, so a module may lie elsewhere. `find`
-imports a name from the first of its places; the newest place stands first. A commit that lacks a
-name altogether has no figure that needs it.
+The suite is current but the package may be that of any commit, so a module may be elsewhere. `find`
+imports a name from the first of its places that exists, the newest first. A commit without the name
+has no figures that need it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import dataclasses
 import importlib
 from typing import Any
 
-# Until b1f7459 the modules of the package lay flat, with an underscore.
+# Until b1f7459 the package had no subpackages, and module names began with an underscore.
 _PLACES: dict[str, tuple[str, ...]] = {
     "ARCHS": ("_backends.cdna.arch", "_arch"),
     "CONFIGS": ("_config",),
@@ -29,11 +29,11 @@ _PLACES: dict[str, tuple[str, ...]] = {
 
 
 class MissingError(ImportError):
-    """The commit has no such name."""
+    """The commit lacks the name."""
 
 
 def find(name: str) -> Any:
-    """Return the object that has this name today."""
+    """Return the object that has this name in the current version."""
     reasons = []
     for place in _PLACES[name]:
         try:
@@ -44,16 +44,16 @@ def find(name: str) -> Any:
 
 
 def configs(dtype: str, target: str) -> tuple[Any, ...]:
-    """Return the configurations of a type of inputs; none if the commit does not know the type."""
+    """Return the configurations for an input type; empty if the commit lacks the type."""
     try:
         return tuple(find("configs_for")(dtype, target))
     except KeyError:
         return ()
-    except MissingError:  # before b9989b0, one table served both types that there were
+    except MissingError:  # before b9989b0, one table served both types
         return find("CONFIGS").get(target, ()) if dtype in ("bf16", "f16") else ()
 
 
 def record(kind: type, **fields: Any) -> Any:
-    """Return a record of the fields that the commit's class has."""
+    """Return a record with those of the fields that the commit's class has."""
     known = {field.name for field in dataclasses.fields(kind)}
     return kind(**{name: value for name, value in fields.items() if name in known})

@@ -8,7 +8,7 @@ from suite.kernels import Case, Figures, KernelFigures, figure
 class Computed(KernelFigures):
     """Resources and main loop of the kernel of each architecture, type and mainloop."""
 
-    version = "1"  # raise it where a figure gets another meaning
+    version = "1"  # raise it if the meaning of a figure changes
 
     def track_registers(self, cache: dict[Case, Figures], *case: str) -> float:
         return figure(cache, case, "registers")

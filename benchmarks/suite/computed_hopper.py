@@ -1,7 +1,7 @@
-"""Computed: what the kernels for Hopper take, read from the cubins that NVRTC makes.
+"""Computed: the resources of the kernels for Hopper, read from the cubins that NVRTC makes.
 
-As in `kernels`, a type has the kernel of its largest tile, for x1 in C and x2 in F order, which
-wgmma reads for every type.
+As in `kernels`, a type's kernel is the one with the largest tile, for x1 in C and x2 in F order,
+which wgmma reads for every type.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def hopper_figures(dtype: str) -> HopperFigures:
     Raises
     ------
     ImportError
-        The commit has its Hopper kernels elsewhere, or this Python has no NVRTC.
+        The commit's Hopper kernels are elsewhere, or this Python has no NVRTC.
     """
     check, compiler, shapes, source = (
         importlib.import_module(f"cupygemm._backends.hopper.{name}")

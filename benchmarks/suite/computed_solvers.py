@@ -1,4 +1,4 @@
-"""Computed: what the panel kernels of the solvers take, read off their code objects."""
+"""Computed: the resources of the solvers' panel kernels, read from their code objects."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class ComputedSolvers:
     params = (TARGETS, KINDS)
     param_names = ("architecture", "kernel")
     timeout = 300
-    version = "1"  # raise it where a figure gets another meaning
+    version = "1"  # raise it if the meaning of a figure changes
 
     def setup(self, target: str, kind: str) -> None:
         from cupygemm._backends.cdna.compile import compile_source

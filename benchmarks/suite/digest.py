@@ -1,7 +1,7 @@
-"""A digest of source code that comments, docstrings and layout do not change.
+"""A digest of source code that does not depend on comments, docstrings and layout.
 
 Figures of a code object depend on its machine code and on the emulator. `figures_of` in `kernels`
-computes them once for each pair, so that a commit which changes neither costs nothing.
+computes them once for each pair, so a commit that changes neither needs no time.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def digest(folder: Path) -> str:
 
 
 def normalised(source: bytes) -> bytes:
-    """Return Python's source as its syntax tree, without docstrings."""
+    """Return the syntax tree of Python source, without docstrings."""
     tree = ast.parse(source)
     for node in ast.walk(tree):
         if isinstance(node, _DOCUMENTED) and ast.get_docstring(node, clean=False) is not None:

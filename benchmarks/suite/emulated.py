@@ -10,9 +10,9 @@ from suite.kernels import Case, Figures, KernelFigures, figure
 
 
 class Emulated(KernelFigures):
-    """What a workgroup executes in a step of tile_k, by architecture, type and mainloop."""
+    """Counts of one workgroup in a step of tile_k, by architecture, type and mainloop."""
 
-    version = "1"  # raise it where a figure gets another meaning
+    version = "1"  # raise it if the meaning of a figure changes
 
     def track_instructions(self, cache: dict[Case, Figures], *case: str) -> float:
         return figure(cache, case, "instructions")

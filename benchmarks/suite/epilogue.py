@@ -1,8 +1,8 @@
-"""Emulated: what fusing an epilogue saves, counted while the emulated device runs it both ways.
+"""Emulated: the savings of a fused epilogue, counted while the emulated device runs both ways.
 
 A product of 256 x 256 x 64 in bf16 with a bias and GELU, a residual and ReLU, or both scales of
-quantised operands: by one kernel, and by the product in fp32 followed by CuPy's functions, as one
-would write it. Bytes are those to and from HBM by the cache model, of all launches together.
+quantised operands: by one kernel, and by the product in fp32 followed by CuPy's functions, as a
+user would write it. Bytes are those to and from HBM by the cache model, the sum over all launches.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def measure() -> dict[tuple[str, str], Figures]:
     found = {}
     for name, ways in _computations().items():
         for way, compute in zip(("fused", "unfused"), ways, strict=True):
-            compute()  # compiles, and makes the plan
+            compute()  # compile, and make the plan
             with emulator.profile() as profile:
                 compute()
             launches = profile.launches

@@ -1,8 +1,8 @@
-"""Host: what a call takes before the launch: each function of this library, and CuPy's.
+"""Host: the time of a call before the launch, for each function of this library, and CuPy's.
 
-Both run in one process on small arrays, so that what is timed is the way to the launch. On the
-emulated device a launch is answered at once and computes nothing, and CuPy has no BLAS library, so
-there its figures are those of integers; on a GPU both are float32 and the launches are real.
+Both run in one process on small arrays, so that the time is that of the path to the launch. On the
+emulated device a launch returns immediately and computes nothing. CuPy has no BLAS library there,
+so its figures are those of integers; on a GPU both are float32 and the launches are real.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ OURS_ONLY = ("vecdot", "matvec", "linear", "gemm", "grouped_matmul of 16")
 
 
 class Launches:
-    """The emulated device's launches, which compute until `answered_at_once` is set."""
+    """The emulated device's launches, which compute nothing once `answered_at_once` is set."""
 
     answered_at_once = False
 
     @classmethod
     def watch(cls) -> None:
-        """Put this before the runtime's function; the runtime must not have started."""
+        """Wrap the runtime's function; the runtime must not have started."""
         from cupygemm.emulator.runtime.hip_module import ModuleFunctions
 
         launch = ModuleFunctions.hipModuleLaunchKernel
@@ -57,7 +57,7 @@ def start() -> Any:
 
 
 def calls(cp: Any, module: Any, dtype: str) -> dict[str, Callable[[], Any]]:
-    """Return the calls of a module's functions on small arrays."""
+    """Return calls of a module's functions on small arrays."""
     a, b, v = cp.ones((32, 48), dtype), cp.ones((48, 64), dtype), cp.ones(48, dtype)
     turned, stack, out = (
         cp.ones((64, 48), dtype),
@@ -84,7 +84,7 @@ def calls(cp: Any, module: Any, dtype: str) -> dict[str, Callable[[], Any]]:
 
 
 class HostWarmCall:
-    """Seconds of the host in a repeated call."""
+    """Host time in seconds of a repeated call."""
 
     version = "1"
     params: ClassVar[tuple[tuple[str, ...], ...]] = ((*FUNCTIONS, *OURS_ONLY), ("cupygemm", "cupy"))
@@ -117,7 +117,7 @@ class HostWarmCall:
 
 
 class HostColdCall:
-    """Seconds of the host in the first call for a shape, whose kernel is in the cache."""
+    """Host time in seconds of the first call for a shape whose kernel is in the cache."""
 
     version = "1"
     number, repeat, warmup_time = 1, (5, 20, 5.0), 0
@@ -129,7 +129,7 @@ class HostColdCall:
         cp = start()
         self.matmul = cupygemm.matmul
         Launches.answered_at_once = False
-        for _ in range(2):  # the second one finds the kernel compiled and loaded
+        for _ in range(2):  # for the second one, the kernel is compiled and loaded
             self.operands = cp.ones((next(self._rows), 48), "float32"), cp.ones((48, 64), "float32")
             self.matmul(*self.operands)
         cp.cuda.Device().synchronize()

@@ -9,11 +9,11 @@ import time
 import numpy as np
 
 TARGET = "gfx942"
-_numbers = itertools.count()  # in the source of a kernel, so that it is new
+_numbers = itertools.count()  # in the source of a kernel, to make it a new one
 
 
 def device_time() -> float:
-    """Return the time at which everything launched so far is done: the timer of the benchmarks."""
+    """Wait for all launches and return the time: the timer of the benchmarks."""
     import cupy
 
     cupy.cuda.get_current_stream().synchronize()
@@ -37,7 +37,7 @@ def operands(*extents: int) -> list:
 
 
 class HostEmulatedProduct:
-    """`cupygemm.matmul` of squares, bf16, the kernel compiled and loaded."""
+    """`cupygemm.matmul` of square bf16 matrices, with the kernel compiled and loaded."""
 
     version = "1"
     params = (256, 512, 1024)
@@ -125,7 +125,7 @@ class HostSmallLaunches:
 
 
 class HostFirstLaunch:
-    """The first launch of a kernel of some thousand instructions, which is compiled and loaded."""
+    """The first launch of a kernel of some thousand instructions, with compilation and loading."""
 
     version = "1"
     timer = staticmethod(device_time)
@@ -178,7 +178,7 @@ class HostInstructionTime:
 
 
 class HostProfiler:
-    """The profile of one 256 x 256 tile, 64 deep: counts, cache model, trace and timing model."""
+    """A profile of one 256 x 256 tile with k = 64: counts, cache model, trace, timing model."""
 
     version = "1"
     timer = staticmethod(device_time)
@@ -206,9 +206,9 @@ class HostProfiler:
 
 
 class HostChecks:
-    """What the checks for hazards and races cost a product and an elementwise kernel.
+    """The cost of the checks for hazards and races, for a product and an elementwise kernel.
 
-    A checked launch follows an unchecked one, so that both meet the machine at one speed.
+    Checked and unchecked launches alternate, so that the machine has the same speed for both.
     """
 
     version = "1"

@@ -1,9 +1,9 @@
-"""Host: what a warm call on Hopper takes, by what it launches: copies, products, sums of parts.
+"""Host: the time of a warm call on Hopper, by its launches: copies, products, sums of parts.
 
-On a GPU the launches are real, and CuPy's product is timed beside. Elsewhere they are answered at
-once: CuPy's arrays, pool and streams are those of the emulated device, plans are made for an H200,
-and no kernel is compiled. The emulated runtime answers in Python, which adds some microseconds to
-each, so that only figures of one process compare.
+On a GPU the launches are real, and CuPy's product is timed too. Elsewhere they return immediately:
+CuPy's arrays, pool and streams are those of the emulated device, plans are made for an H200, and no
+kernel is compiled. The emulated runtime is in Python, which adds some microseconds to each call, so
+only figures of one process can be compared.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ CASES: dict[str, tuple[tuple[int, int, int], Any, dict[str, Any]]] = {
 }
 
 
-_patches = contextlib.ExitStack()  # of the process: `start` runs once
+_patches = contextlib.ExitStack()  # of the process; `start` runs once
 
 
 class _Answered:
@@ -54,7 +54,7 @@ _DRIVER = SimpleNamespace(
 
 @functools.cache
 def start() -> Any:
-    """Start the GPU, or what answers in its place, and return CuPy."""
+    """Start the GPU or its substitute, and return CuPy."""
     from cupygemm._commands.detect import DEFAULT_TARGET, best_device
 
     if best_device().kind == "cuda":
@@ -96,7 +96,7 @@ def call_of(cp: Any, module: Any, case: str) -> Callable[[], Any]:
 
 
 class HostWarmHopperCall:
-    """Seconds of the host in a repeated call."""
+    """Host time in seconds of a repeated call."""
 
     version = "1"
     params: ClassVar[tuple[tuple[str, ...], ...]] = (tuple(CASES), ("cupygemm", "cupy"))

@@ -1,4 +1,4 @@
-"""Host: what comes before the first product: imports, and the compilation of a kernel."""
+"""Host: the time before the first product: imports, and the compilation of a kernel."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class HostCompile:
 
 
 class HostImport:
-    """Seconds in a new process."""
+    """Seconds of an import in a new process."""
 
     version = "1"
 

@@ -1,8 +1,8 @@
 """One kernel for each architecture, element type and mainloop, and all figures of it.
 
-The kernel has the largest tile that the mainloop builds, for a product in C order where the
-mainloop reads that, else with x2 in F order. The tables of configurations alone decide, not the
-cost model, so a figure changes only if a kernel does. The code object is read (*computed*), one
+The kernel has the largest tile that the mainloop builds, for a product in C order if the mainloop
+reads that, else with x2 in F order. Only the tables of configurations choose it, not the cost
+model, so a figure changes only if a kernel does. The code object is read (*computed*), one
 workgroup runs on the emulated device at two depths (*emulated*), and the timing model extrapolates
 its trace to whole products (*modelled*). `computed`, `emulated` and `modelled` publish the figures.
 """
@@ -47,15 +47,15 @@ SHAPES = ("1024x1024x1024", "4096x4096x4096", "8192x8192x8192", "16x8192x8192", 
 _SIZES = {"bf16": 2, "f16": 2, "tf32": 4, "f32": 4, "f64": 8, "c64": 8, "c128": 16}  # others: 1
 _RESULTS = {"bf16": "bf16", "f16": "f16", "i8": "i32", "f64": "f64", "c64": "c64", "c128": "c128"}
 _SHORT, _LONG = 4, 8  # steps of tile_k
-_FEW = 16  # rows or columns of the products that direct_to_register takes
+_FEW = 16  # rows or columns of products for direct_to_register
 _MAJORS = (("k", "n"), ("k", "k"))
 Case = tuple[str, str, str]  # architecture, type, mainloop
-_SCALE_BYTES = 1 << 20  # more than the factors of MX operands take
+_SCALE_BYTES = 1 << 20  # more than the factors of MX operands need
 
 
 @dataclass(frozen=True, kw_only=True)
 class Figures:
-    """The figures of one kernel; None or absent if the commit cannot tell."""
+    """The figures of one kernel; None or absent if the commit lacks them."""
 
     registers: int
     spills: int
@@ -72,7 +72,7 @@ class Figures:
 
 
 class KernelFigures:
-    """The parameters and the cache that computed, emulated and modelled benchmarks share."""
+    """Parameters and cache shared by the computed, emulated and modelled benchmarks."""
 
     params: ClassVar[tuple[tuple[str, ...], ...]] = (TARGETS, TYPES, MAINLOOPS)
     param_names: ClassVar[tuple[str, ...]] = ("architecture", "type", "mainloop")
@@ -175,7 +175,7 @@ def _of_loop(kernel: Any) -> dict[str, Any]:
 
 
 def _of_runs(target: str, config: Any, problem: Any, kernel: Any) -> dict[str, Any]:
-    """Return what two runs of a workgroup tell."""
+    """Return the figures from two runs of a workgroup."""
     depths = (config.tile_k * _SHORT, config.tile_k * _LONG)
     runs = [_run(target, config, replace(problem, k=depth), kernel) for depth in depths]
     counts = [
@@ -218,7 +218,7 @@ def _cycles(
 
 
 def _launched(config: Any, problem: Any, tiles: tuple[int, int], k: int) -> dict[str, Any]:
-    """Return what the model of a commit takes of a launch: the order of its tiles, or their number.
+    """Return what a commit's model needs of a launch: the order of its tiles, or their number.
 
     The order is row by row for all kernels.
     """
@@ -237,7 +237,7 @@ def _launched(config: Any, problem: Any, tiles: tuple[int, int], k: int) -> dict
 
 
 def _run(target: str, config: Any, problem: Any, kernel: Any) -> Any:
-    """Run a product of one workgroup on the emulated device and return what the launch did."""
+    """Run a product of one workgroup on the emulated device and return the launch's counts."""
     from cupygemm.emulator import code_object
     from cupygemm.emulator.device import Memory
     from cupygemm.emulator.run import launch
@@ -288,7 +288,7 @@ def _allocate(memory: Any, nbytes: int) -> int:
 
 @functools.cache
 def _emulator() -> str:
-    """Return a digest of all that turns machine code into figures."""
+    """Return a digest of all code that computes figures from machine code."""
     import cupygemm.emulator
 
     folder = Path(cupygemm.emulator.__file__).parent
@@ -309,7 +309,7 @@ def _machine_code(path: Path) -> str:
 
 
 def _cache() -> Path:
-    """Return the folder of figures, which the kernel cache of this machine holds."""
+    """Return the folder of figures in this machine's kernel cache."""
     import platformdirs
 
     folder = os.environ.get("CUPYGEMM_CACHE_DIR") or platformdirs.user_cache_dir("cupygemm")

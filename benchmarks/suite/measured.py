@@ -1,9 +1,9 @@
-"""Measured: what runs on a GPU gave. ``python -m benchmarks.history add`` enters them, by commit.
+"""Measured on a GPU. ``python -m benchmarks.history add`` enters the figures, by commit.
 
-asv runs none of these benchmarks. They are the descriptions of what is entered: ours and the other
-libraries are values of one parameter, so a graph shows them together. The device, its driver, its
-clocks and the date are in the kept result file; docs/explanation/hopper_measured.rst describes how
-each table was measured.
+asv runs none of these benchmarks. They describe the entered figures: this library and the others
+are values of one parameter, so a graph shows them together. The device, its driver, its clocks and
+the date are in the kept result file; docs/explanation/hopper_measured.rst describes how each table
+was measured.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import ClassVar
 
-sys.path.append(str(Path(__file__).parents[1]))  # asv imports nothing else than the suite
+sys.path.append(str(Path(__file__).parents[1]))  # asv imports only the suite
 import solvers
 from contenders import CASES, COLUMN_MAJOR, ROW_MAJOR
 
@@ -54,7 +54,7 @@ class Measured(_Entered):
 
 
 class MeasuredRatio(_Entered):
-    """Our time over that of a peer in bf16, geometric mean over shapes. Below 1, ours is less."""
+    """Our time divided by a peer's in bf16, geometric mean over shapes. Below 1, ours is less."""
 
     params = (
         (
@@ -112,7 +112,7 @@ class MeasuredGroup(_Entered):
 
 
 class MeasuredUnaligned(_Entered):
-    """Seconds of products whose rows do not begin at multiples of 16 bytes."""
+    """Seconds of products whose rows do not start at multiples of 16 bytes."""
 
     params: ClassVar[tuple[tuple[str, ...], ...]] = (
         tuple(

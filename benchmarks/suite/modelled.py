@@ -8,7 +8,7 @@ from suite.kernels import MAINLOOPS, SHAPES, TARGETS, TYPES, Case, Figures, Kern
 class Modelled(KernelFigures):
     """Cycles of a whole product at the boost clock, extrapolated from one workgroup."""
 
-    version = "1"  # raise it where a figure gets another meaning
+    version = "1"  # raise it if the meaning of a figure changes
 
     params = (TARGETS, TYPES, MAINLOOPS, SHAPES)
     param_names = (*KernelFigures.param_names, "product")

@@ -21,7 +21,7 @@ class ModelledSolvers:
     params = (TARGETS, KINDS)
     param_names = ("architecture", "kernel")
     timeout = 600
-    version = "1"  # raise it where a figure gets another meaning
+    version = "1"  # raise it if the meaning of a figure changes
 
     def setup(self, target: str, kind: str) -> None:
         self.timing = profiled(target, kind).timing

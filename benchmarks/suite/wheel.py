@@ -1,4 +1,4 @@
-"""Computed: the size of the wheel, where the environment has one (`benchmarks.history.install`)."""
+"""Computed: the size of the wheel, if the environment has one (`benchmarks.history.install`)."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from pathlib import Path
 
 
 class Wheel:
-    """What a user downloads, without dependencies."""
+    """The size of a user's download, without dependencies."""
 
     version = "1"
 
     def track_size(self) -> float:
         if "CUPYGEMM_WHEEL" not in os.environ:
-            return math.nan  # which asv shows as n/a: this is a checkout
+            return math.nan  # a checkout, which asv shows as n/a
         return Path(os.environ["CUPYGEMM_WHEEL"]).stat().st_size
 
     track_size.unit = "bytes"
