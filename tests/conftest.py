@@ -23,14 +23,14 @@ from _pytest.pathlib import import_path
 from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers as hypothesis_providers
 
-# The workers of pytest-xdist take all cores, and threads of NumPy's BLAS that wait for the next
-# product spin. Read when NumPy is imported, also by the processes that tests start.
+# The workers of pytest-xdist use all cores, and idle threads of NumPy's BLAS spin while they wait
+# for the next product. NumPy reads this when it is imported, also in processes that tests start.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 from cupygemm.emulator.targets import TARGETS
 
 HERE = Path(__file__).parent
-# A failing assertion of a helper module then shows its operands, as those of test modules do.
+# Failing assertions of helper modules then show their operands, like those of test modules.
 pytest.register_assert_rewrite(
     *(f"tests.{path.stem}" for path in HERE.iterdir() if path.name != "conftest.py")
 )
@@ -57,17 +57,17 @@ class Device:
 
     @property
     def emulated(self) -> bool:
-        """Tell whether the device is the emulated one."""
+        """Whether the device is the emulated one."""
         return self.kind == "emulated"
 
     @property
     def has_kernels(self) -> bool:
-        """Tell whether kernels of this library multiply; else `cupy.matmul` or the backend does."""
+        """Whether kernels of this library multiply; otherwise `cupy.matmul` or the backend does."""
         return self.backend == "default" and (self.kind != "cuda" or self.target == "sm_90")
 
     @property
     def runs_cdna(self) -> bool:
-        """Tell whether the kernels for CDNA multiply."""
+        """Whether the kernels for CDNA multiply."""
         return self.backend == "default" and self.kind != "cuda"
 
 
@@ -104,7 +104,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 _DEVICE = pytest.StashKey[str]()
 
 
-# Drawn cases are the same in each run, and none fails because the machine is busy.
+# Random cases are the same in each run, and none fails because the machine is busy.
 settings.register_profile(
     "cupygemm",
     deadline=None,
@@ -143,7 +143,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _share_host_compilations() -> None:
-    """Let tests with a kernel cache of their own find the C of the emulator compiled."""
+    """Provide the emulator's compiled C to tests with their own kernel cache."""
     from cupygemm._build.cache import cache_dir
 
     for name in ("ZIG_GLOBAL_CACHE_DIR", "ZIG_LOCAL_CACHE_DIR"):
@@ -152,17 +152,17 @@ def _share_host_compilations() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection(session: pytest.Session) -> None:
-    """Let every other worker import the test modules from the last to the first.
+    """Make every other worker import the test modules in reverse order.
 
-    Each module, and what it imports, is compiled by the worker that meets it first, and found
-    compiled by the other. In the same order, all workers would compile everything at once.
+    Each module and its imports are then compiled by the worker that imports it first, and loaded by
+    the others. In the same order, all workers would compile the same modules simultaneously.
     """
     config = session.config
     worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
     if worker % 2 == 0 or config.args_source is not config.ArgsSource.TESTPATHS:
         return
     for path in sorted(HERE.rglob("test_*.py"), reverse=True):
-        # What goes wrong is reported when the module is collected.
+        # Errors are reported when the module is collected.
         with contextlib.suppress(Exception, pytest.skip.Exception):
             import_path(
                 path,
@@ -195,11 +195,11 @@ def pytest_runtest_teardown(
 
 
 def _keep_from_the_collector() -> None:
-    """Let Python's garbage collector pass over what is alive now.
+    """Exclude all live objects from garbage collection.
 
-    The tests and the decoded kernels in the emulator's caches are millions of objects that live to
-    the end of the session, and each full collection walked them all, for up to ten seconds. This
-    one walks what is new since the last module.
+    The tests and the decoded kernels in the emulator's caches are millions of objects that live
+    until the session ends, and each full collection visited them all, for up to ten seconds. Now a
+    collection visits only objects that are new since the last module.
     """
     gc.collect()
     gc.freeze()
@@ -248,7 +248,7 @@ def cp(pytestconfig: pytest.Config) -> Iterator[ModuleType]:
 
 @pytest.fixture(autouse=True)
 def finished_streams() -> Iterator[None]:
-    """What a test leaves behind in a stream does not race with the next test."""
+    """Prevent races between a test's remaining work in streams and the next test."""
     yield
     if "cupygemm.emulator._session" in sys.modules:
         sys.modules["cupygemm.emulator._session"].finish_streams()
@@ -302,7 +302,7 @@ def run_python() -> Callable[..., str]:
         target: str | None = None,
         env: dict[str, str] | None = None,
         check: bool = True,
-        timeout: float = 600,  # ends a hang; no machine is that slow
+        timeout: float = 600,  # ends a hang; no machine takes this long
     ) -> str | subprocess.CompletedProcess[str]:
         environment = {key: value for key, value in os.environ.items() if key != "CUPYGEMM_EMULATE"}
         if target is not None:

@@ -38,7 +38,7 @@ class Environment:
     ----------
     venv : pathlib.Path
     folder : pathlib.Path
-        Where its programs run.
+        The working directory of its programs.
     """
 
     venv: Path
@@ -55,7 +55,7 @@ class Environment:
 
     @classmethod
     def make(cls, folder: Path, options: Sequence[str] = ()) -> Environment:
-        """Make an environment, and install a copy of this checkout with these options of pip."""
+        """Create an environment, and install a copy of this checkout with these pip options."""
         source = folder / "source"
         for name in SOURCES:
             copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
@@ -73,7 +73,7 @@ class Environment:
     def shared(cls, factory: pytest.TempPathFactory) -> Environment:
         """Return the environment with the wheel, which all tests of a session share.
 
-        The first worker that asks makes it, and the others wait. Tests must not change it.
+        The first worker that needs it creates it, and the others wait. Tests must not change it.
         """
         session = factory.getbasetemp()
         if "PYTEST_XDIST_WORKER" in os.environ:
@@ -82,7 +82,7 @@ class Environment:
         with (session / "shared_environment.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not (folder / "made").exists():
-                shutil.rmtree(folder, ignore_errors=True)  # of a worker that failed
+                shutil.rmtree(folder, ignore_errors=True)  # left by a worker that failed
                 cls.make(folder)
                 (folder / "made").touch()
         return cls(folder / "venv", folder)

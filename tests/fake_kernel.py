@@ -1,4 +1,4 @@
-"""A GEMM kernel in NumPy, which obeys the kernels' argument struct, on host memory.
+"""A GEMM kernel in NumPy that takes the kernels' argument struct and uses host memory.
 
 Like the device's kernels, it reads only the struct, the problem record and the bytes at the
 addresses, so a correct product shows that the call was planned correctly. It also checks the
@@ -26,7 +26,7 @@ from cupygemm._request.request import make_request
 
 @functools.cache
 def any_config():
-    """Return some configuration; the fake kernel uses only its tile and its number of threads."""
+    """Return any configuration; the fake kernel uses only its tile and its number of threads."""
     return configs_for("bf16", "gfx942")[0]
 
 

@@ -17,14 +17,14 @@ from tests.conftest import ROOT, Device
 
 
 class Ended(NamedTuple):
-    """How a process ended, and what it printed."""
+    """The exit status and the output of a process."""
 
     returncode: int
     output: str
 
 
 def devices_of(device: Device, count: int) -> str | None:
-    """Return the value of ``CUPYGEMM_EMULATE`` for so many devices; None for GPUs.
+    """Return the value of ``CUPYGEMM_EMULATE`` for a number of devices; None for GPUs.
 
     The test is skipped on a machine with fewer GPUs.
     """
@@ -39,7 +39,7 @@ def devices_of(device: Device, count: int) -> str | None:
 
 
 def run_ranks(code: str, count: int, target: str | None, folder: Path) -> list[Ended]:
-    """Run a program once for each rank, and return how the processes ended, by rank.
+    """Run a program once for each rank, and return the outcomes of the processes, by rank.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ def run_ranks(code: str, count: int, target: str | None, folder: Path) -> list[E
     target : str or None
         From `devices_of`.
     folder : Path
-        Where the outputs go.
+        The folder for the outputs.
     """
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))

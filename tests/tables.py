@@ -1,8 +1,8 @@
 """Parametrize tests by the product's tables, robustly, and run samples of the longest sweeps.
 
-pytest evaluates the arguments of `parametrize` when it collects, and an exception there loses the
-whole module, tests of other rows included. `rows_of` catches it and returns one row that stands for
-the broken table; the test that takes it fails with the table's own exception.
+pytest evaluates the arguments of `parametrize` during collection, and an exception there skips the
+whole module, including tests of other rows. `rows_of` catches it and returns one row in place of
+the broken table; the test that gets this row fails with the table's exception.
 
 Some tests run for every row of a long table, such as every configuration of a GEMM kernel, and
 each row is a kernel to compile. ``make test`` runs samples of them, ``make test-ci`` larger ones,
@@ -54,7 +54,7 @@ def rows_of(
     table : callable
         Returns the rows: values, tuples of `width` values, or ``pytest.param(...)``.
     width : int
-        How many arguments of a test a row fills.
+        The number of arguments of a test that a row fills.
     name : callable, optional
         Returns the name of the test from a row. It may raise, too.
     """
@@ -62,13 +62,13 @@ def rows_of(
         found = list(table())
         if name is not None:
             found = [pytest.param(*(row if width > 1 else (row,)), id=name(row)) for row in found]
-    except Exception as error:  # noqa: BLE001, whatever it is, the tests of the table fail with it
+    except Exception as error:  # noqa: BLE001, the tests of the table fail with any exception
         return [pytest.param(*[BrokenTable(error)] * width, id="a broken table")]
     return found
 
 
 def swept(*values: Any, width: int = 1) -> list[Any]:
-    """Return values for `parametrize` whose cases ``make test`` leaves to ``make test-all``.
+    """Return values for `parametrize` whose cases only ``make test-all`` runs.
 
     If a row fills several arguments of a test, each value is a tuple of `width` values.
     """
@@ -77,7 +77,7 @@ def swept(*values: Any, width: int = 1) -> list[Any]:
 
 
 def fail_for_broken_tables(item: pytest.Item) -> None:
-    """Raise the exception of the table that gave a test its row, if there was one."""
+    """Raise the exception of the table that provides a test's row, if there was one."""
     call = getattr(item, "callspec", None)
     for value in () if call is None else call.params.values():
         if isinstance(value, BrokenTable):
@@ -109,14 +109,14 @@ def mark_sweeps(items: Iterable[pytest.Item]) -> None:
 
 
 def mark_drawn(items: Iterable[pytest.Item], turn: int) -> None:
-    """Mark the cases of sweeps that CI runs beside ``make test``: one in `SHARES` of each test.
+    """Mark the cases of sweeps that CI runs in addition to ``make test``: one in `SHARES`.
 
     Parameters
     ----------
     items : iterable of pytest.Item
-        Those of `mark_sweeps`.
+        The items of `mark_sweeps`.
     turn : int
-        Which of them. `SHARES` turns in a row run all.
+        Selects the cases. `SHARES` consecutive turns run all.
     """
     met: Counter[str] = Counter()
     for item in items:
@@ -132,16 +132,16 @@ def mark_drawn(items: Iterable[pytest.Item], turn: int) -> None:
 def shows(
     parameters: dict[str, Any], *, pairs: bool = False, apart_from: Sequence[str] = ()
 ) -> set[Any]:
-    """Return what a case shows: values with their names, or pairs of them.
+    """Return the named values that a case covers, or pairs of them.
 
     Parameters
     ----------
     parameters : dict
         A test's arguments by name.
     pairs : bool
-        Ask for pairs of values of different parameters.
+        Whether to return pairs of values of different parameters.
     apart_from : sequence of str
-        Fields, or parameters, whose values do not count.
+        Fields, or parameters, whose values are ignored.
     """
     values = {
         name: [
@@ -170,13 +170,13 @@ def _values(name: str, value: Any) -> Iterator[tuple[str, str]]:
 
 
 def cover(shown: Sequence[set[Any]]) -> list[int]:
-    """Return numbers of cases that together show all that any case shows, few and the same always.
+    """Return the numbers of a few cases that together cover everything, always the same ones.
 
-    Each is the first of those that add most to the ones before.
+    Each is the first of those that add most to the previous ones.
     """
     left = set().union(*shown)
     chosen = []
-    # What a case adds only shrinks, so most of them need not be looked at again.
+    # A case's addition only shrinks, so most cases need not be examined again.
     most = [(-len(values), case) for case, values in enumerate(shown)]
     heapq.heapify(most)
     while left:

@@ -1,7 +1,7 @@
 """No module outside ``cupygemm/_backends`` names an architecture, a vendor or a backend's record.
 
-This is about code: imports, and the names of variables, attributes, functions and arguments. The
-emulator is a CDNA device, so it may name what it emulates.
+This concerns code: imports, and the names of variables, attributes, functions and arguments. The
+emulator is a CDNA device, so it may name CDNA.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the tests' own machinery promises: broken tables fail tests, and helpers show operands."""
+"""The tests' own machinery: broken tables fail tests, and helpers' assertions show operands."""
 
 from __future__ import annotations
 
@@ -68,9 +68,9 @@ config.HopperConfig = raises
 def test_a_broken_row_of_a_table_fails_its_tests_and_no_others(run_python) -> None:
     """Waves are divided by, so a CDNA row without waves raises when the tests are collected.
 
-    Each of the three tests of that table fails with the cause. Hopper's tables are parsed when
-    they are first used, which that module does on import, so a broken row takes it along. All tests
-    of another module pass.
+    Each of the three tests of that table fails with the cause. Hopper's tables are parsed at their
+    first use, which in that module is on import, so a broken row fails the module. All tests of
+    other modules pass.
     """
     arguments = [
         "tests/kernels/test_transposed_layout.py",
@@ -118,7 +118,7 @@ def test_a_sample_shows_each_value_and_each_pair() -> None:
 
 
 def test_assertions_of_helpers_show_their_operands() -> None:
-    """Pytest rewrites the assertions of test modules only, unless it is told of others."""
+    """Pytest rewrites only the assertions of test modules, unless others are registered."""
     case = Case(
         config_of("gfx942", 64, 64), "gfx942", m=64, n=64, k=64, dtype="e4m3fn", out_dtype="f32"
     )
@@ -139,7 +139,7 @@ def test_all_helpers_are_rewritten() -> None:
 
 
 class MarkedCase:
-    """What `mark_sweeps` asks of a test's case."""
+    """The attributes of a test's case that `mark_sweeps` uses."""
 
     nodeid = "test_it[case]"
 

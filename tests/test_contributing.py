@@ -1,4 +1,4 @@
-"""What the project's files for contributors state: targets, versions, addresses, links."""
+"""Facts in the project's files for contributors: targets, versions, addresses, links."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def make_targets() -> set[str]:
 
 
 def words_after_make(text: str) -> list[str]:
-    """Return the words after ``make`` in the commands of a text, options and variables left out."""
+    """Return the words after ``make`` in a text's commands, without options and variables."""
     commands = [line.partition("#")[0] for line in text.splitlines()]
     found = [match[1] for line in commands for match in re.finditer(r"\bmake( [a-z -]+)", line)]
     return [word for words in found for word in words.split()]

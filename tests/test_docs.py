@@ -21,8 +21,8 @@ ROOT = Path(__file__).resolve().parent.parent
 OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
-# These compile a kernel for most lines, and the functions that they show have tests of their own.
-# Left to `make test-all`.
+# These compile a kernel for most lines, and the functions that they show have other tests. Only
+# `make test-all` runs them.
 LONG_PAGES = {
     "eight_bit_floats.rst",
     "fuse_an_epilogue.rst",
@@ -107,7 +107,7 @@ def blocks_of(page: str, language: str) -> list[str]:
 
 @pytest.mark.slow
 def test_the_commands_that_build_a_code_object(tmp_path: Path) -> None:
-    """They compile the kernel of the page above them, and the code below them launches it."""
+    """They compile the kernel above them on the page, and the code below them launches it."""
     page = "howto/your_own_kernels.rst"
     (kernel,) = re.findall(
         r'RawKernel\(r"""\n(.*?)""", "saxpy"', (ROOT / "docs" / page).read_text(), re.DOTALL
@@ -147,7 +147,7 @@ def texts_with_examples() -> list[tuple[str, str]]:
 
 @pytest.mark.slow
 def test_examples_import_cupygemm_before_cupy() -> None:
-    """So they run from a checkout on PYTHONPATH, too, which has no start-up file."""
+    """They then also run from a checkout on PYTHONPATH, which has no start-up file."""
     late = []
     for place, text in texts_with_examples():
         first = re.search(r"^\W*(import|from) (cupy|cupygemm)\b", text, re.MULTILINE)
@@ -162,7 +162,7 @@ def test_the_readme_has_examples() -> None:
 
 @pytest.mark.slow
 def test_examples_of_docstrings(run_python: Callable[..., str]) -> None:
-    """Those of the emulator and of several devices need a process or a cluster of their own."""
+    """Examples of the emulator and of several devices need a separate process or a cluster."""
     paths = {Path(place.partition(":")[0]) for place, _ in texts_with_examples()}
     modules = sorted(
         ".".join(path.with_suffix("").parts).removesuffix(".__init__")

@@ -1,4 +1,4 @@
-"""The wheel: every file of the package is in it, and it works with no checkout around."""
+"""The wheel: every file of the package is in it, and it works without a checkout."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run_outside(site: Path, code: str) -> str:
-    """Run code that sees the wheel's contents and not the checkout."""
+    """Run code that can import from the wheel's contents but not from the checkout."""
     process = subprocess.run(
         [sys.executable, "-c", code],
         cwd=site.parent,

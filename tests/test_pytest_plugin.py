@@ -1,4 +1,4 @@
-"""The pytest plugin, in an environment without this checkout and on a suite of its own."""
+"""The pytest plugin, in an environment without this checkout, on a separate suite."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ YOUNGER = (
 
 
 def younger_syntax(tree: ast.Module) -> list[str]:
-    """Return what in a file Python 2.7 does not parse."""
+    """Return the syntax of a file that Python 2.7 does not parse."""
     found = [node for node in ast.walk(tree) if isinstance(node, YOUNGER)]
     for node in ast.walk(tree):
         match node:

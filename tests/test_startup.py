@@ -18,7 +18,7 @@ WAYS = {
 
 
 class Installed(dict[str, Environment]):
-    """An environment for each way to install, made when it is asked for.
+    """An environment for each way to install, created at its first use.
 
     The wheel's is shared with other tests.
     """
@@ -152,7 +152,7 @@ def test_an_unknown_target_is_named_by_each_import(wheel: Environment) -> None:
 
 
 def test_the_devices_allocator_is_installed(wheel: Environment) -> None:
-    """The loader of the start-up file hands over to the one that installs it."""
+    """The loader of the start-up file calls the one that installs the allocator."""
     code = "import cupy\nprint(cupy.cuda.get_allocator().__module__.startswith('cupygemm'))"
     assert wheel.output(code, **HERE) == "True"
 
@@ -170,7 +170,7 @@ def test_uninstalling_removes_the_file(installed: Installed, way: str, tmp_path:
 
 
 def test_the_line_costs_nothing_without_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It reads one variable: no import but that of os, which Python has loaded by then."""
+    """It reads one variable, and imports only os, which Python has already loaded."""
     monkeypatch.delenv("CUPYGEMM_EMULATE", raising=False)
     (line,) = STARTUP_FILE.read_text().splitlines()
     assert line.startswith("import os; os.environ.get(")

@@ -35,7 +35,7 @@ def calls(monkeypatch):
 
 
 def names_of(cp):
-    """Return what a block replaces."""
+    """Return the names of the functions that a block replaces."""
     importlib.import_module("cupyx.scipy.linalg")  # which some products import, at any time
     rows = [row for row in module.replaced_functions() if row.is_loaded]
     return [vars(pkgutil.resolve_name(row.owner)).get(row.name) for row in rows]
@@ -205,7 +205,7 @@ def test_blocks_of_many_threads_end_in_any_order(cp):
 
 
 def test_a_generator_may_end_its_block_in_another_context(cp, calls):
-    """As asynchronous fixtures of pytest do, whose two halves run in two tasks."""
+    """Asynchronous fixtures of pytest do this: their two halves run in two tasks."""
 
     def block():
         with cupygemm.accelerate():
@@ -235,7 +235,7 @@ def test_what_is_not_ours_goes_to_cupy(cp, calls):
 
 
 def test_calls_that_ours_refuses_go_to_cupy(cp):
-    """CuPy's `dot` takes an ``out`` of another shape and as many elements."""
+    """CuPy's `dot` accepts an ``out`` of another shape with the same number of elements."""
     a, out = cp.ones((4, 4), np.int32), cp.zeros(16, np.int32)
     with cupygemm.accelerate():
         cp.dot(a, a, out)

@@ -1,4 +1,4 @@
-"""What the functions take as arrays, and what they refuse."""
+"""The arguments that functions accept as arrays, and those that they refuse."""
 
 import numpy as np
 import pytest

@@ -59,7 +59,7 @@ def test_linear(cp, shape):
 
 @pytest.mark.parametrize("axes", [(1, 2, 0, 3), (2, 1, 0, 3), (0, 2, 1, 3), (1, 0, 2, 3)])
 def test_linear_does_not_count_steps_along_axes_of_one_element(cp, axes):
-    """Strides of length-1 axes are ignored; here they are those of other rows."""
+    """Strides of length-1 axes are ignored; here they belong to other rows."""
     x = np.random.default_rng(5).integers(-3, 4, (4, 2, 1, 9)).astype(np.float32)
     w = np.eye(9, dtype=np.float32)[:5]
     result = cupygemm.linear(cp.asarray(x).transpose(axes), cp.asarray(w))
@@ -82,7 +82,7 @@ def test_linear_does_not_count_steps_along_axes_of_one_element(cp, axes):
     ],
 )
 def test_options_of_linear_refer_to_its_own_axes(cp, rows, name, shape):
-    """Whether its leading axes are one axis of the product makes no difference."""
+    """It makes no difference whether its leading axes are one axis of the product."""
     x, w = integers(2, 5, 3), integers(4, 3)
     view = cp.asarray(x)[:, :rows]
     given = integers(*(rows if n < 0 else n for n in shape))

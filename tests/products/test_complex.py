@@ -55,7 +55,7 @@ def test_stacks_views_and_out_beside_other_numbers(cp, dtype):
 
 
 def test_parts_of_real_operands_are_converted(cp):
-    """NumPy's promotion; one rounding where less is asked for."""
+    """NumPy's promotion; one rounding if a lower precision is requested."""
     x1, x2 = testing.integer_operands((9, 20), (20, 7), C64)
     for first, second, expected in (
         (x1.real, x2, C64),
@@ -85,7 +85,7 @@ def test_nan_and_infinities_are_where_the_definition_puts_them(cp, dtype):
 
 @TYPES
 def test_the_imaginary_unit(cp, dtype):
-    """A sign or a part in the wrong place has nowhere to hide."""
+    """Any sign or part in the wrong place changes the result."""
     a = cp.asarray(np.array([[2 + 3j]], dtype))
     b = cp.asarray(np.array([[5 + 7j]], dtype))
     assert complex(cupygemm.matmul(a, b)[0, 0]) == -11 + 29j

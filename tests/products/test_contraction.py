@@ -1,4 +1,4 @@
-"""Contractions as products of views: right for any strides, and without copies where they allow it.
+"""Contractions as products of views: right for any strides, and without unnecessary copies.
 
 The plan is pure, so NumPy runs it here: its views by `as_strided`, its product by `numpy.matmul`.
 """
@@ -49,7 +49,7 @@ def run(x1, labels1, x2, labels2, labels_out, out=None):
 
 
 def laid_out(generator, shape, order, steps=None):
-    """Return an array of small integers whose axes lie in memory in an order, outermost first."""
+    """Return an array of small integers whose axes have a memory order, outermost first."""
     steps = steps or (1,) * len(shape)
     block = [shape[axis] * abs(step) for axis, step in zip(order, steps, strict=True)]
     array = generator.integers(-4, 5, block).transpose(np.argsort(order))
@@ -105,7 +105,7 @@ def test_matrices_are_multiplied_where_they_lie():
 @pytest.mark.parametrize(
     ("labels1", "labels2", "labels_out", "batch_axes"),
     [
-        ("abij", "bajk", "abik", 2),  # a stack whose axes lie in another order
+        ("abij", "bajk", "abik", 2),  # a stack whose axes have another memory order
         ("ijkl", "klm", "ijm", 0),  # two axes as one, on both sides
         ("kija", "kb", "ijab", 0),
         ("ikj", "kn", "ijn", 1),  # k between the kept axes: one of them becomes a batch

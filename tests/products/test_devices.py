@@ -1,8 +1,8 @@
-"""Two devices: every call runs on that of its arrays, whichever is current, or is refused.
+"""Two devices: every call runs on the device of its arrays, whichever is current, or is refused.
 
-The emulated runtime is taught a second device before CuPy starts: a current device for each thread,
-and modules, streams and allocations that remember where they were made. A launch is refused where
-they differ, as a GPU refuses it, or would fault on it.
+Before CuPy starts, a second device is added to the emulated runtime: a current device for each
+thread, and modules, streams and allocations that record their device. A launch is refused if these
+differ, as a GPU would refuse it or fault.
 """
 
 import pytest

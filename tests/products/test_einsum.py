@@ -229,7 +229,7 @@ def test_the_path_avoids_the_large_intermediate(cp):
 
 
 def test_products_are_ours_and_copy_nothing(cp, monkeypatch):
-    """A contraction whose axes nest is one product of views of the operands' own memory."""
+    """A contraction whose axes nest is one product of views of the operands."""
     from cupygemm._products import pairs
 
     calls = []

@@ -1,4 +1,4 @@
-"""`matmul` with an epilogue as a call: plans, streams, targets, what it explains and refuses."""
+"""Calls of `matmul` with an epilogue: plans, streams, targets, explanations and refusals."""
 
 import ml_dtypes
 import numpy as np
@@ -49,7 +49,7 @@ def test_numbers_and_arrays_change_without_another_plan(cp, monkeypatch):
 
 @pytest.mark.slow
 def test_a_repeated_call_reads_its_own_arrays(cp, monkeypatch):
-    """Keywords are checked once, and no array or address is kept."""
+    """Keywords are checked only once, but no array or address is kept."""
     from cupygemm._products import matmul as _matmul
 
     x1, x2 = testing.integer_operands((9, 20), (20, 16), F16)
@@ -79,7 +79,7 @@ def test_a_repeated_call_reads_its_own_arrays(cp, monkeypatch):
 
 
 def test_a_repeated_call_sees_that_arrays_overlap(cp):
-    """The same shapes at other places: first apart, then one on the other, then in place."""
+    """The same shapes at other addresses: first disjoint, then overlapping, then in place."""
     x1, x2 = testing.integer_operands((16, 16), (16, 16), F16)
     memory = cp.zeros(3 * 256, F32)
     for c_at, out_at in ((0, 256), (256, 256), (240, 256), (272, 256), (512, 256)):
@@ -174,7 +174,7 @@ def test_parts_of_k_share_an_epilogue(cp, device):
     a, b = cp.asarray(x1), cp.asarray(x2)
     if device.has_kernels:
         config = cupygemm.explain(a, b, out, c=out, **on_device(cp, options)).config
-        assert config.split_k > 1 or getattr(config, "stream_k", 0)  # which Hopper has not
+        assert config.split_k > 1 or getattr(config, "stream_k", 0)  # Hopper lacks these
     cupygemm.matmul(a, b, out, c=out, **on_device(cp, options))
     testing.assert_gemm_exact(out, x1, x2, c=before, **options)
 

@@ -1,4 +1,4 @@
-"""The documentation's table of errors: each of its rows, run as it is printed."""
+"""The documentation's table of errors: each row is run as printed."""
 
 import builtins
 import csv
@@ -31,7 +31,7 @@ def test_row(cp, row):
 
 
 def test_the_table_covers_every_function():
-    """Every public function is in a row, but those that tell, wrap or take what matmul takes."""
+    """Every public function has a row, except those that describe, wrap or pass on to matmul."""
     calls = " ".join(row["Call"] for row in ROWS)
     others = {
         "Explanation",

@@ -57,7 +57,7 @@ def test_batches_of_vectors(cp):
 
 @pytest.mark.slow
 def test_an_epilogue_after_few_rows(cp):
-    """The waves' sums are dealt in the order that the epilogue expects: a bias finds its column."""
+    """The waves' sums are in the order that the epilogue expects, so a bias meets its column."""
     x1, x2 = testing.integer_operands((4, K), (K, 300), F16)
     bias = np.arange(300, dtype=np.float32)
     result = cupygemm.matmul(cp.asarray(x1), cp.asarray(x2), dtype=F32, bias=cp.asarray(bias))

@@ -1,4 +1,4 @@
-"""`matmul` of 8-bit floats in uint8 arrays, and of float32 in tf32: what a caller sees."""
+"""`matmul` of 8-bit floats in uint8 arrays, and of float32 in tf32, as seen by a caller."""
 
 import textwrap
 
@@ -81,7 +81,7 @@ def test_exact_products_of_both_formats(cp, formats, m, n, k, orders):
 
 
 def test_stacks_views_and_out(cp, formats):
-    """Rows at any address, broadcasting, a result among other bytes, and one in F order."""
+    """Rows at any address, broadcasting, a result inside a larger buffer, and one in F order."""
     name, _ = formats
     x1 = testing.integer_operands((2, 3, 34, 45), (3, 46, 40), FLOAT8[name])[0]
     x2 = testing.integer_operands((2, 3, 34, 45), (3, 46, 40), FLOAT8[name])[1]
@@ -101,7 +101,7 @@ def test_stacks_views_and_out(cp, formats):
 
 
 def test_arrays_of_the_formats_own_dtype_need_no_tag(cp, formats):
-    """CuPy makes no such array, but views bytes as one."""
+    """CuPy cannot create such an array, but can view bytes as one."""
     first, second = formats
     x1, x2 = testing.integer_operands((20, 30), (30, 10), FLOAT8[first])
     a, b = (on_device(cp, x).view(FLOAT8[first]) for x in (x1, x2))

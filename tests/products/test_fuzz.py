@@ -1,9 +1,9 @@
-"""Two thousand drawn calls on the device, to the bit as NumPy's on the same memory.
+"""Two thousand random calls on the device, bitwise equal to NumPy's on the same memory.
 
-A call is a function, shapes (0, 1, primes, powers of two and their neighbours), types, where each
-operand lies in a larger block, and where the result goes: to a new array, into a block whose other
-elements must keep their values, or onto an operand. Values are small integers, whose sums are
-exact, and at times infinities and NaN, which must be where NumPy has them.
+A call is a function, shapes (0, 1, primes, powers of two and their neighbours), types, the place of
+each operand in a larger block, and the target: a new array, a block whose other elements must keep
+their values, or an operand. Values are small integers, whose sums are exact, and sometimes
+infinities and NaN, which must be where NumPy has them.
 """
 
 import numpy as np
@@ -80,7 +80,7 @@ def calls(draw):
 
 @st.composite
 def layouts(draw, shape):
-    """Draw how an array lies in a block: the block's extents, and what takes the view of it."""
+    """Draw the layout of an array in a block: the block's extents, and how to view the array."""
     order = draw(st.permutations(range(len(shape))))
     margins = [draw(st.sampled_from([0, 0, 0, 1, 4])) for _ in shape]
     steps = [draw(st.sampled_from([1] * 12 + [2, -1])) for _ in shape]
@@ -95,7 +95,7 @@ def layouts(draw, shape):
 
 
 def values(draw, shape, dtype):
-    """Draw small integers, and at times what is not finite."""
+    """Draw small integers, and sometimes values that are not finite."""
     generator = np.random.default_rng(draw(st.integers(0, 99)))
     low = 0 if dtype == np.bool_ else -3
     array = np.asarray(generator.integers(low, 4, shape)).astype(dtype)
@@ -106,9 +106,9 @@ def values(draw, shape, dtype):
 
 
 def placed(cp, draw, array):
-    """Return a block that holds an array, and what takes the array's view of it."""
+    """Return a block that contains an array, and a function that returns the array's view."""
     extents, take = draw(layouts(array.shape))
-    block = np.full(extents, 99, array.dtype)  # what no call may read
+    block = np.full(extents, 99, array.dtype)  # values that no call may read
     if array.dtype.kind == "f":
         block[...] = np.nan
     take(block)[...] = array
@@ -116,7 +116,7 @@ def placed(cp, draw, array):
 
 
 def target(cp, draw, expected, operands):
-    """Return where the result goes: memory, and what takes its view; or None for a new array."""
+    """Return the memory of the result and a function that views it; None for a new array."""
     how = draw(st.sampled_from(["new", "new", "block", "operand"]))
     if how == "new":
         return None
@@ -155,7 +155,7 @@ def test_as_numpy(cp, part):
                 options = {"dtype": np.float32}
                 expected = expected.astype(np.float32)
             out = None
-            if name not in ("inner", "vdot", "tensordot", "dot"):  # NumPy's dot takes C order only
+            if name not in ("inner", "vdot", "tensordot", "dot"):  # NumPy's dot needs C order
                 out = target(cp, data.draw, expected, operands)
             on_host = [take(memory.host) for memory, take in operands]
             on_device = [take(memory.device) for memory, take in operands]

@@ -34,7 +34,7 @@ def operands(shapes, dtype=np.float32):
 
 @pytest.fixture
 def launches(cp, monkeypatch):
-    """Count the launches of grouped products, by how many products they have."""
+    """Record the number of products of each launch of grouped products."""
     seen = []
     launch = SharedLaunch.__call__
 
@@ -103,7 +103,7 @@ def test_out_and_dtype(cp):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int32])
 def test_out_that_overlaps_an_operand_of_another_product(cp, dtype):
-    """Nothing is written before all is read, by several launches or by none of a group."""
+    """Nothing is written before everything is read, by several launches or no shared one."""
     a, b = operands([(20, 20, 20)] * 3, dtype)
     b[1] = np.asfortranarray(b[1])
     ours_a, ours_b = list(map(cp.asarray, a)), list(map(cp.asarray, b))
@@ -158,8 +158,8 @@ def test_a_graph_keeps_the_table_that_it_reads(cp, device, monkeypatch):
         with pytest.raises(RuntimeError, match=r"a capture cannot upload .* the same out="):
             cupygemm.grouped_matmul(moved[0][:1], moved[1][:1], outs[:1])
         graph = stream.end_capture()
-        (other,) = cupygemm.grouped_matmul(moved[0][1:], moved[1][1:])  # takes the table's place
-        cp.full(64, -1, np.int64)  # and the memory that it would leave
+        (other,) = cupygemm.grouped_matmul(moved[0][1:], moved[1][1:])  # uses the table's memory
+        cp.full(64, -1, np.int64)  # and the memory that it would free
         for out in outs:
             out[...] = 0
     graph.launch(stream)

@@ -1,7 +1,7 @@
 """Accumulation in place, ``out = x1 @ x2 + out``, by every kind of kernel and class of extents.
 
-The epilogue reads an element of ``c`` and writes the result in its place. So nothing but the lane
-that writes an element may read it, not even lanes whose own rows or columns lie outside the matrix.
+The epilogue reads an element of ``c`` and overwrites it with the result. So only the lane that
+writes an element may read it, and no lane whose own row or column is outside the matrix.
 """
 
 import dataclasses
@@ -26,7 +26,7 @@ EXTENTS = [(72, 1), (1, 72), (1, 1), (1, 33), (33, 35), (64, 64)]
 
 
 class Kind(NamedTuple):
-    """What tells kernels apart: how the sums are shared, and the mainloop."""
+    """The properties that distinguish kernels: how the sums are shared, and the mainloop."""
 
     is_split: bool
     is_persistent: bool
@@ -48,8 +48,8 @@ class Kind(NamedTuple):
 def compiled_kinds(backend, request, met, every_kind):
     """Return the kernels for a request: the cheapest of each kind, shared tiles included.
 
-    Kinds in `met` are left out. Unless every kind is asked for, so are those whose fields have no
-    value that none of the kinds before them has.
+    Kinds in `met` are omitted. Unless every kind is requested, so are kinds whose fields add no new
+    value to those of the previous kinds.
     """
     configs = [candidate.config for candidate in backend.candidates(request)]
     configs += [
@@ -102,7 +102,7 @@ def kinds_in_place(cp, m, n, dtype=F16, *, every_kind=True):
     ],
 )
 def test_every_kind_of_kernel_accumulates_in_place(cp, device, m, n, every_kind):
-    """``make test`` runs kinds that together show each value of each field of `Kind`."""
+    """``make test`` runs kinds that together cover each value of each field of `Kind`."""
     if not device.has_kernels:
         pytest.skip("no kernel of this library runs here")
     kinds = kinds_in_place(cp, m, n, every_kind=every_kind)

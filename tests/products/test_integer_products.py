@@ -11,7 +11,7 @@ TYPES = [np.dtype(code) for code in "?bBhHiI"]
 
 
 def random_array(dtype, shape, seed):
-    """Return numbers of all that a type holds."""
+    """Return random numbers from the full range of a type."""
     rng = np.random.default_rng(seed)
     if dtype.kind == "b":
         return rng.integers(0, 2, shape).astype(bool)

@@ -1,7 +1,6 @@
 """NumPy's keywords ``axes``, ``axis``, ``keepdims`` and ``order``, and ``stream``.
 
-A drawn call gives the elements and the shape that NumPy's gives, and the order in memory where one
-is asked for.
+A random call gives NumPy's elements and shape, and NumPy's memory order if one is requested.
 """
 
 import numpy as np
@@ -42,7 +41,7 @@ def calls(draw):
     stacks = [stack, stack[draw(st.integers(0, len(stack))) :]]
     axes, shapes = [], []
     stacks = list(draw(st.permutations(stacks)))
-    if name == "matmul":  # to which a vector is one of 1-D only
+    if name == "matmul":  # for it, only a 1-D operand is a vector
         stacks = [b if len(core) == 2 else () for b, core in zip(stacks, cores, strict=False)]
     for core, batch in zip(cores, (*stacks, max(stacks, key=len)), strict=True):
         ndim = len(batch) + len(core)
@@ -102,7 +101,7 @@ def test_axes_are_whatever_is_an_integer(cp):
 
 
 def test_axes_with_the_options_of_matmul(cp):
-    """They see the product before its axes are moved, as `explain` does."""
+    """They refer to the product before its axes are moved, as in `explain`."""
     x = cp.asarray(np.arange(24, dtype="f4").reshape(2, 3, 4))
     bias = cp.asarray(np.arange(2, dtype="f4")).reshape(2, 1, 1)
     axes = [(1, 2), (2, 1), (0, 1)]

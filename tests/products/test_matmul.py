@@ -23,7 +23,7 @@ def ordered(cp, array, order):
 
 
 def poisoned(cp, shape, dtype, *, order="C", offset=3, pad=5):
-    """Return a view of that shape and order inside a larger buffer, and the buffer."""
+    """Return a view of a shape and order inside a larger buffer, and the buffer."""
     count = int(np.prod(shape[:-2])) * (shape[-2] + pad) * (shape[-1] + pad) + 2 * offset
     memory = cp.asarray(np.full(count * dtype.itemsize, POISON, np.uint8))
     rows, columns = shape[-2:]
@@ -76,7 +76,7 @@ def test_random_products_are_within_the_bound(cp, m, n, k, dtype):
     a, b = cp.asarray(x1), cp.asarray(x2)
     for result in (dtype, F32):
         testing.assert_gemm_close(cupygemm.matmul(a, b, dtype=result), x1, x2)
-    # BLAS sums in float32 as well: the two lie within twice the bound of sums.
+    # BLAS sums in float32 as well: the two differ by at most twice the bound of sums.
     blas = sgemm(1.0, x1.astype(F32), x2.astype(F32))
     ours = cp.asnumpy(cupygemm.matmul(a, b, dtype=F32))
     magnitude = testing.reference_matmul(np.abs(x1), np.abs(x2))
@@ -113,7 +113,7 @@ def test_nothing_outside_out_is_written(cp, dtype, order, offset, pad):
 @pytest.mark.parametrize("order", ["CC", "CF", "FC", "FF"])
 @pytest.mark.parametrize(("offset", "pad"), [(1, 1), (8, 8), (0, 3)])
 def test_nothing_outside_the_operands_is_read_into_the_result(cp, order, offset, pad):
-    """NaN all around the operands must not reach the product."""
+    """NaN around the operands must not reach the product."""
     x1, x2 = testing.integer_operands((33, 50), (50, 41), F16)
     views = []
     for x, its_order in zip((x1, x2), order, strict=True):
@@ -309,7 +309,7 @@ def test_the_result_is_the_same_bits_each_time(cp):
 
 
 def test_a_row_does_not_depend_on_its_neighbours(cp, device):
-    """The same row gives the same bits whatever else is in the stack; BLAS does not promise it."""
+    """A row gives the same bits whatever else is in the stack; BLAS does not guarantee this."""
     if not device.has_kernels:
         return
     x1, x2 = testing.random_operands((70, 200), (200, 64), F16)

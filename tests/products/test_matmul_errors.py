@@ -1,4 +1,4 @@
-"""What `matmul` refuses: the exception, what its text quotes, and that nothing was written."""
+"""Refusals of `matmul`: the exception, the quoted values, and that nothing was written."""
 
 import tempfile
 
@@ -169,7 +169,7 @@ def test_types_without_a_kernel(cp, device):
 
 
 def test_a_cache_that_cannot_be_written_leaves_out_untouched(cp, device, monkeypatch, tmp_path):
-    """The kernel cannot be kept: an error that names the remedy, after which the call works."""
+    """The kernel cannot be stored: the error names a remedy, with which the call works."""
     if not device.runs_cdna:
         pytest.skip("its kernels are compiled elsewhere")
     PLANS.clear()

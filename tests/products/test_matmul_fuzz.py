@@ -36,7 +36,7 @@ def shapes(draw):
 
 @st.composite
 def laid_out(draw, shape):
-    """Draw how an array lies: the order of its axes in memory, and where in a larger block."""
+    """Draw an array's layout: the memory order of its axes, and its place in a larger block."""
     order = draw(st.permutations(range(len(shape))))
     margins = [draw(st.sampled_from([0, 0, 1, 8])) for _ in shape]
     steps = [draw(st.sampled_from([1] * 9 + [2, -1])) for _ in shape]

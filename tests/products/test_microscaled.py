@@ -1,7 +1,7 @@
 """`scaled_matmul` with exponents for blocks of 32 along k, against decoded float64 products.
 
 Elements are small and exponents close to 127, so that all sums are exact in float32 and the bits
-must agree; ml_dtypes says what the codes mean.
+must agree; ml_dtypes decodes the codes.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def quantised(name: str, rows: int, k: int) -> tuple[np.ndarray, np.ndarray, np.
 
 
 def operands(cp, names, m, n, k, layout="kk"):
-    """Return the arguments of scaled_matmul, each lying as the layout says, and the product."""
+    """Return the arguments of scaled_matmul in the given layouts, and the product."""
     a, scale_a, x = quantised(names[0], m, k)
     b, scale_b, y = quantised(names[1], n, k)
     a, b = cp.asarray(a), cp.asarray(b).T
@@ -79,7 +79,7 @@ def test_gfx950_multiplies_without_decoding(cp, device, monkeypatch):
 
 @pytest.mark.parametrize("names", [("e4m3fn", "e4m3fn"), ("e2m1", "e2m1")])
 def test_options_of_matmul(cp, names):
-    """The epilogue is that of `matmul`; ``out`` may be turned, and the stream another one."""
+    """The epilogue is that of `matmul`; ``out`` may be transposed, and the stream another one."""
     arrays, formats, expected = operands(cp, names, 40, 50, 128)
     c, bias = RNG.integers(-3, 4, (40, 50)), RNG.integers(-3, 4, 50).astype(np.float32)
     stream = cp.cuda.Stream(non_blocking=True)
@@ -103,7 +103,7 @@ def test_options_of_matmul(cp, names):
 
 
 def test_exponents(cp):
-    """From 2**-126 to 2**127, and NaN; a dtype of ml_dtypes is as good as a tag."""
+    """From 2**-126 to 2**127, and NaN; a dtype of ml_dtypes replaces a keyword."""
     a = np.ones((3, 64), ml_dtypes.float8_e4m3fn).view(np.uint8)
     scale_a = np.array([[1, 127], [122, 127], [127, 255]], np.uint8)
     scale_b = np.array([[254], [127]], np.uint8)

@@ -28,7 +28,7 @@ def test_moduli_are_coprime_and_as_in_device_code():
 
 @pytest.mark.parametrize("count", [6, 11, 16])
 def test_integers_are_put_together(count):
-    """Sums of high parts are exact, and low parts complete them."""
+    """Sums of high parts are exact, and the low parts complete them."""
     found, total = residues.constants(count), math.prod(residues.MODULI[:count])
     unit = 2 ** max(total.bit_length() + 11 - 53, 0)
     assert all(int(each) % unit == 0 for each in (*found.high, found.product_high))

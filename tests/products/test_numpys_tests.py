@@ -1,9 +1,9 @@
-"""NumPy's own tests of products, which its wheels carry, run on this library's functions.
+"""NumPy's own tests of products, which its wheels contain, run on this library's functions.
 
 A test's module gets a stand-in for ``numpy`` whose products copy their operands to the device,
-multiply there, and copy the result back; types that no device has are NumPy's own to multiply. Left
-out is what differs on purpose: subclasses, what NumPy refuses and this library takes, and the words
-of errors.
+multiply there, and copy the result back; NumPy multiplies types that no device has. Intended
+differences are omitted: subclasses, arguments that only this library accepts, and the text of
+errors.
 """
 
 import types
@@ -41,7 +41,7 @@ numpy.linalg.tests.test_linalg:TestMultiDot.test_vector_as_first_and_last_argume
 numpy.linalg.tests.test_linalg:TestMultiDot.test_three_arguments_and_out
 numpy.linalg.tests.test_linalg:TestMultiDot.test_dynamic_programming_optimization_and_out
 """.split()
-LONGEST = "fixedstridebug"  # products of 2-D operands, of which other tests have more
+LONGEST = "fixedstridebug"  # products of 2-D operands, which other tests cover better
 PRODUCTS = [
     "matmul",
     "dot",

@@ -20,7 +20,7 @@ def check(cp, ours, numpys, *operands, **options):
     """Compare a function with NumPy's on the same values."""
     expected = np.asarray(numpys(*operands, **options))
     if ml_dtypes.bfloat16 in [getattr(x, "dtype", None) for x in operands]:
-        expected = expected.astype(ml_dtypes.bfloat16)  # of which NumPy makes float32
+        expected = expected.astype(ml_dtypes.bfloat16)  # NumPy converts these to float32
     moved = [cp.asarray(x) if isinstance(x, np.ndarray) else x for x in operands]
     result = ours(*moved, **options)
     assert isinstance(result, cp.ndarray)
@@ -244,7 +244,7 @@ def test_array_api_names(cp):
 
 
 def test_repeated_calls_of_other_shapes_and_types(cp):
-    """A call never uses the cached plan of a different one."""
+    """A call never uses the cached plan of a different call."""
     for dtype in (np.float32, np.float64):
         for shape in ((3, 4), (4, 3), (4, 4)):
             a = integers(shape, dtype)

@@ -56,7 +56,7 @@ def test_offsets_are_ends(cp):
 
 
 def test_sizes_on_the_device_lead_nowhere_else(cp):
-    """Sizes that the host cannot check are cut at the end of the operand."""
+    """Sizes that the host cannot check are clamped at the end of the operand."""
     a, b = integers((9, 8), np.float16), integers((3, 8, 16), np.float16)
     sizes = cp.asarray(np.array([4, -7, 2_000_000_000], np.int32))
     found = cp.asnumpy(cupygemm.grouped_matmul(cp.asarray(a), cp.asarray(b), sizes=sizes))
@@ -97,7 +97,7 @@ def test_empty_operands(cp):
     ],
 )
 def test_scales(cp, stacked, of_a, of_b):
-    """Factors are powers of two, of which every sum is exact."""
+    """Factors are powers of two, so every sum is exact."""
     name = next((n for n in ("e4m3fn", "e4m3fnuz") if n in device_of(0).kernels.formats), None)
     if name is None:
         pytest.skip("the device has no 8-bit floats")

@@ -1,4 +1,4 @@
-"""Streams and threads: where work is enqueued, that nothing waits, and many of both at once."""
+"""Streams and threads: where work is enqueued, that nothing waits, and many of both together."""
 
 import threading
 
@@ -107,7 +107,7 @@ def test_nothing_waits_and_all_is_on_the_stream_that_was_asked_for(run_python):
 
 
 def test_many_threads_and_streams(cp):
-    """Each thread has a stream, operands and results of its own, and takes plans from one table."""
+    """Each thread has its own stream, operands and results; all use one table of plans."""
     threads, rounds = 6, 4
     start, wrong = threading.Barrier(threads), []
 
@@ -148,7 +148,7 @@ def test_many_threads_and_streams(cp):
 
 @pytest.mark.parametrize("name", ["matmul", "dot", "inner", "einsum", "grouped_matmul", "vecdot"])
 def test_arrays_on_different_devices_are_refused(cp, monkeypatch, name):
-    """There is one device here, so one array says that it lies on another."""
+    """There is one device here, so one array claims to be on another."""
 
     class Elsewhere(cp.ndarray):
         @property

@@ -89,7 +89,7 @@ def test_bytes_of_every_value(cp, m, n, k, order):
 
 
 def test_an_int32_out_does_not_ask_for_sums(cp):
-    """As in NumPy: the operands alone decide what is computed, and ``out`` is cast to."""
+    """As in NumPy, only the operands determine the product's type, which is cast to ``out``."""
     x1, x2 = random_bytes(I8, (9, 20), (20, 7))
     a, b = cp.asarray(x1), cp.asarray(x2)
     expected = np.matmul(x1, x2, out=np.empty((9, 7), I32))

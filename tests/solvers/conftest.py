@@ -1,4 +1,4 @@
-"""What the tests of the solvers share."""
+"""Fixtures and helpers of the solvers' tests."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from cupygemm._solvers.common.blocks import Limits
 
 @pytest.fixture
 def small_blocks(monkeypatch):
-    """Blocks so small that matrices of a few dozen rows take every path."""
+    """Blocks that are small enough for matrices of a few dozen rows to take every path."""
     monkeypatch.setattr(
         blocks,
         "LIMITS",

@@ -1,4 +1,4 @@
-"""CuPy's solvers inside `accelerate`: computed by ours, with CuPy's semantics."""
+"""CuPy's solvers inside `accelerate`: computed by this library, with CuPy's semantics."""
 
 from __future__ import annotations
 

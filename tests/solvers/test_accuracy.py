@@ -1,7 +1,7 @@
-"""Backward errors on matrices that are hard to factor, beside SciPy's on the same matrices.
+"""Backward errors on matrices that are hard to factor, compared with SciPy's.
 
-Each bound is ten times n units of roundoff, relative to the norms that the algorithm's own analysis
-uses: for LU that is |L| |U|, which holds growth.
+Each bound is ten times n units of roundoff, relative to the norms in the algorithm's analysis: for
+LU that is |L| |U|, which includes growth.
 """
 
 from __future__ import annotations
@@ -166,7 +166,7 @@ def test_triangular_systems(cp, matrix):
 @every_matrix
 @pytest.mark.parametrize("trans", [0, 1])
 def test_solutions_with_factors(cp, matrix, trans):
-    """Relative to |L| |U| |x|, which holds growth; a singular matrix has no solution."""
+    """Relative to |L| |U| |x|, which includes growth; a singular matrix has no solution."""
     for dtype in "fd":
         a = matrix.astype(dtype)
         b = np.random.default_rng(6).standard_normal((N, 2)).astype(dtype)

@@ -49,7 +49,7 @@ def test_each_panel_updates_each_column_once_and_in_order(widths, n, most):
         assert list(before.columns) + list(beside.columns) == list(step.first.columns) + list(
             step.solved.columns
         )
-        if before != step.first:  # all that is multiplied is solved for before
+        if before != step.first:  # all rows that are multiplied are solved for before
             assert all(update.columns.stop <= before.columns.stop for update in step.updates)
             assert beside.columns
         for update in (step.first, *step.updates):

@@ -94,7 +94,7 @@ def test_lu_in_small_blocks(cp, draw, small_blocks, dtype):
     ("n", "dtype"), [(6, "int64"), (6, "uint8"), (6, "float64"), (300, "int32")]
 )
 def test_pivots_of_any_order_and_type(cp, draw, n, dtype):
-    """Rows may be swapped with earlier ones, also of another block: `lu_factor` never does that."""
+    """Rows may be swapped with earlier ones, even of another block, unlike in `lu_factor`."""
     lu, b = draw((n, n)) / n + np.eye(n), draw((n, 2))
     pivots = np.random.default_rng(n).integers(0, n, n).astype(dtype)
     for trans in (0, 1):
@@ -110,7 +110,7 @@ def test_pivots_that_are_no_rows(cp, wrong):
     b = cp.asarray([[1.0], [2.0], [3.0]])
     with pytest.raises(ValueError, match="lu_solve: piv has a pivot that is no row of the matrix"):
         linalg.lu_solve(factors, b)
-    got = linalg.lu_solve(factors, b, check_finite=False)  # the device is not asked
+    got = linalg.lu_solve(factors, b, check_finite=False)  # the device is not queried
     assert got.get()[..., 0].tolist() == [[1, 2, 3], [0.5, 1, 1.5]]
 
 

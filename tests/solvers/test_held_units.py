@@ -1,4 +1,4 @@
-"""Compute units that are held while a panel is factored beside a product."""
+"""Compute units that are held while a panel is factored concurrently with a product."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_factors_have_the_same_bits_with_units_held(cp, device, monkeypatch):
     monkeypatch.setattr(panel, "held_units", lambda *args: held.append(1) or hold(*args))
     for has_room in (held_units.has_room, lambda _: False):
         monkeypatch.setattr(panel, "has_room", has_room)
-        # Every product counts as a long one.
+        # Every product is treated as a long one.
         monkeypatch.setattr(
             blocks, "LIMITS", replace(blocks.Limits(), early=0, ahead=512, tail=512)
         )

@@ -1,4 +1,4 @@
-"""A panel that is factored beside an update: both orders give the same bits."""
+"""A panel that is factored concurrently with an update: both orders give the same bits."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ N = 45
 
 @contextmanager
 def behind(work, *units, **options):
-    """Do the work of the side stream last."""
+    """Run the work of the side stream last."""
     yield
     work()
 
@@ -60,7 +60,7 @@ def test_the_two_streams_share_nothing(
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["d", pytest.param("F", marks=pytest.mark.sweep)])
 def test_a_wide_panel_reads_no_column_beside_it(cp, device, draw, small_blocks, dtype):
-    """The product between its two outer panels has fewer columns than a tile."""
+    """The product between its two outer panels is narrower than a tile."""
     if not device.emulated:
         pytest.skip("only the emulated device tells which memory a kernel reads")
     a = draw((90, 90), dtype)
@@ -77,7 +77,7 @@ def test_a_wide_panel_reads_no_column_beside_it(cp, device, draw, small_blocks, 
 
 
 def early_parts(monkeypatch) -> list[list[Update]]:
-    """Let first parts of LU panels be applied early, and return those of each panel from now on."""
+    """Enable early application of first parts of LU panels, and record the parts of each panel."""
     limits = replace(blocks.LIMITS, beside_lu=100_000, early=100_000)
     monkeypatch.setattr(blocks, "LIMITS", limits)
     monkeypatch.setattr(steps, "_pays_early", lambda a: True)
@@ -95,7 +95,7 @@ def early_parts(monkeypatch) -> list[list[Update]]:
 def test_first_parts_of_a_panel_are_applied_beside_its_last(
     cp, device, draw, small_blocks, monkeypatch, shape, columns
 ):
-    """Of wide panels and of others, which read nothing that the panel still changes."""
+    """For wide panels and others; they read nothing that the panel still changes."""
     found = early_parts(monkeypatch)
     a = draw(shape, "d")
     system = copied(cp.asarray(a), np.dtype("d"))
@@ -133,7 +133,7 @@ def test_first_parts_are_applied_early_beside_an_identity(
 @pytest.mark.parametrize("mode", ["reduced", "complete"])
 @pytest.mark.parametrize("shape", [(90, 90), (97, 71), (60, 64)], ids=str)
 def test_columns_of_q_are_formed_beside_panels(cp, draw, small_blocks, monkeypatch, shape, mode):
-    """In any order of the two streams, and at the end those that no panel was beside."""
+    """In any order of the two streams; columns left at the end have no concurrent panel."""
     a = draw(shape, "d")
     on_device, steps = cp.asarray(a), []
     do = qr.ColumnsOfQ._do
@@ -150,7 +150,7 @@ def test_columns_of_q_are_formed_beside_panels(cp, draw, small_blocks, monkeypat
 
 @pytest.mark.slow
 def test_columns_that_wait_for_two_panels(cp, device, draw, small_blocks, monkeypatch):
-    """Of a wide matrix, so that some columns are behind the last pair. No stream is too early."""
+    """In a wide matrix, some columns are to the right of the last pair. No stream is too early."""
     monkeypatch.setattr(blocks, "LIMITS", replace(blocks.LIMITS, outer=8, paired=16))
     apply_part, parts = qr.Reflector.apply_part, []
 
@@ -171,7 +171,7 @@ def test_columns_that_wait_for_two_panels(cp, device, draw, small_blocks, monkey
 
 
 def test_the_current_stream_waits_for_the_side_stream(cp):
-    """Also if the block fails."""
+    """This holds even if the block fails."""
     stream = cp.cuda.Stream(non_blocking=True)
     a = cp.zeros(8)
     cp.cuda.get_current_stream().synchronize()
@@ -192,7 +192,7 @@ def test_the_current_stream_waits_for_the_side_stream(cp):
 def test_blocks_of_a_panel_need_not_wait_for_the_updates_behind(
     cp, draw, small_blocks, monkeypatch, k
 ):
-    """Updates of the last panel reach few right-hand sides, in any order that the waits allow."""
+    """Updates of the last panel include few right-hand sides, in any order that the waits allow."""
     a, b = cp.asarray(draw((29, 29))), cp.asarray(draw((29, k)))
     expected = linalg.solve(a, b).get()
     lu_expected = [each.get() for each in linalg.lu_factor(a)]
@@ -205,7 +205,7 @@ def test_blocks_of_a_panel_need_not_wait_for_the_updates_behind(
 
 
 def test_marks_on_the_side_stream(cp):
-    """A mark is for its work, also when more is enqueued behind it; the end waits for all."""
+    """A mark covers its work even if more is enqueued later; the end waits for all."""
     current = cp.cuda.Stream(non_blocking=True)
     cp.cuda.get_current_stream().synchronize()
     with current:

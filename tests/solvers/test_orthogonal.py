@@ -1,4 +1,4 @@
-"""`qr`, `lstsq` and `pinv` beside NumPy."""
+"""`qr`, `lstsq` and `pinv` against NumPy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The panel kernels as compilers see them, and the choice of their blocks."""
+"""The compiled panel kernels, and the choice of their blocks."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_panels_stay_in_registers_on_hopper(kind, constants, char):
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize(("char", "rows", "most"), [("d", 2, 160), ("f", 2, 0), ("d", 1, 32)])
 def test_blocks_that_are_factored_by_products_stay_in_registers(char, rows, most):
-    """In float64, 32 threads of a workgroup lack a few for the small factors.
+    """In float64, 32 threads of a workgroup lack a few registers for the small factors.
 
     NVRTC 13.0 spills 160 and 32 bytes of them, NVRTC 13.5 spills 112 and none.
     """

@@ -23,7 +23,7 @@ LIBRARY = Path(cupygemm.__file__).parent
 
 @pytest.fixture
 def nothing_prepared(monkeypatch):
-    """Return what makes preparing launches raise from then on."""
+    """Return a function after whose call preparing launches raises an error."""
 
     def forbid():
         for module in (panel, blocks):
@@ -49,7 +49,7 @@ def test_a_matrix_elsewhere_is_factored_by_the_same_launches(
     nothing_prepared()
     kept = []
     for given, wanted in zip((first, second), expected, strict=True):
-        kept += [cp.asarray(given), cp.empty(1 << 16)]  # so that the next one lies elsewhere
+        kept += [cp.asarray(given), cp.empty(1 << 16)]  # so that the next one has another address
         for got, one in zip(factored(kept[-2], function), wanted, strict=True):
             assert (got == one).all()
 
@@ -66,7 +66,7 @@ def test_matrices_that_begin_between_multiples_of_the_alignment(
     array[0, :, :21] = cp.asarray(given)
     found = _lu.factor(matrices.Matrices(array, 21))
     got = found.lu.view[0].get()
-    if device.kind == "cuda" and shift % 2:  # what multiplies by mma.sync reads 16 bytes
+    if device.kind == "cuda" and shift % 2:  # kernels with mma.sync read 16 bytes
         assert_like(got, expected[0])
     else:
         assert (got == expected[0]).all()
@@ -94,7 +94,7 @@ def test_threads_share_prepared_launches(cp, draw, small_blocks):
 
 
 def steps(call):
-    """Return how many calls code of the solvers and of backends makes, except of the emulator."""
+    """Return the number of calls that code of solvers and backends makes, without the emulator."""
     folders, seen = tuple(str(LIBRARY / name) for name in ("_solvers", "_backends")), []
 
     def note(frame, event, argument):

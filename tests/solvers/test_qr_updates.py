@@ -43,7 +43,7 @@ def test_each_panel_updates_each_column_once_and_in_order(widths, n, least):
 
 
 def test_most_work_is_done_for_two_panels_at_once():
-    """In equal parts beside two panels, so that neither waits for the other."""
+    """In equal parts during two panels, so that neither waits for the other."""
     panels = [range(i, i + 256) for i in range(0, 8192, 256)]
     beside = [sum(u.operations(8192) for u in step.updates) for step in steps(panels, 8192, 1024)]
     single = sum(

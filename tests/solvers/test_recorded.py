@@ -1,4 +1,4 @@
-"""Work that is repeated as a graph, in one block of memory."""
+"""Work that is recorded as a graph and repeated, in one block of memory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.tables import swept
 
 @pytest.fixture
 def cases(monkeypatch, small_blocks):
-    """No case yet, and factorisations of 16 columns or more that are recorded."""
+    """Start without recorded cases, and record factorisations of 16 columns or more."""
     monkeypatch.setattr(blocks, "LIMITS", replace(blocks.LIMITS, recorded=16))
     fresh = recorded._OfThread()
     monkeypatch.setattr(recorded, "_of_thread", fresh)
@@ -30,7 +30,7 @@ def test_repeated_factorisations(cp, draw, cases, mode):
     (case,) = cases.values()
     assert not case.fails
     assert case.graphs
-    for got, each in zip(found, values, strict=True):  # later calls left earlier results alone
+    for got, each in zip(found, values, strict=True):  # later calls did not change earlier results
         expected = np.linalg.qr(each, mode)
         pairs = [(got, expected)] if mode == "r" else zip(got, expected, strict=True)
         for ours, numpys in pairs:
@@ -145,7 +145,7 @@ def test_parts_of_a_block():
     places = recorded._Places()
     assert [places.take(size, 1) for size in (4, 2, 3)] == [0, 4, 6]
     places.give_back(4, 2, 1)
-    assert places.take(2, 2) == 9  # another stream does not take what this one gave back
+    assert places.take(2, 2) == 9  # another stream does not reuse memory that this one freed
     assert places.take(1, 1) == 4
     places.give_back(4, 1, 1)
     places.give_back(0, 4, 1)

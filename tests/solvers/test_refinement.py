@@ -22,7 +22,7 @@ N = 24
 
 
 def graded(a):
-    """Rows and columns from 1 to 1e-30, which overflow and vanish in float16 without scaling."""
+    """Rows and columns from 1 to 1e-30, which overflow and underflow in float16 without scaling."""
     scale = 10.0 ** -np.linspace(0, 30, len(a))
     return scale[:, None] * a * scale[::-1]
 
@@ -60,7 +60,7 @@ def test_precisions_reach_the_error_of_float64(cp, draw, small_blocks, precision
 
 @pytest.mark.sweep
 def test_half_precision_needs_more_iterations(cp, draw, small_blocks):
-    """So the factors are of the precision that was asked for."""
+    """This shows that the factors have the requested precision."""
     a, b = conditioned(draw((N, N)), 30), draw(N)
     _, single = refined(cp, a, b, "float32")
     _, half = refined(cp, a, b, "bfloat16")

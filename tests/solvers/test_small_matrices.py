@@ -1,4 +1,4 @@
-"""Stacks of matrices that one workgroup factors in registers, beside NumPy and SciPy."""
+"""Stacks of matrices that one workgroup factors in registers, against NumPy and SciPy."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ N = 41
 
 
 def swept(default):
-    """Types, of which those that are not named run in the sweeps: each compiles its own kernels."""
+    """Types; those not named run only in the sweeps, since each type compiles its own kernels."""
     marks = {True: (), False: pytest.mark.sweep}
     return [pytest.param(dtype, marks=marks[dtype in default]) for dtype in TYPES]
 
@@ -135,7 +135,7 @@ def test_inverses_of_a_stack(cp, draw, n):
 @pytest.mark.parametrize("dtype", swept("FD"))
 @pytest.mark.parametrize("n", [20, pytest.param(64, marks=pytest.mark.sweep)])
 def test_inverses_of_other_types(cp, draw, dtype, n):
-    """A lane has all rows of a matrix of 64, and 16 bytes are stored at once."""
+    """A lane has all rows of a matrix of 64, and stores 16 bytes at a time."""
     a = general(draw, 2, n, dtype)
     assert_like(linalg.inv(cp.asarray(a)), np.linalg.inv(a), factor=20000)
 
@@ -154,7 +154,7 @@ def test_inverses_of_hard_matrices_are_backward_stable(cp, name):
 
 @pytest.mark.slow
 def test_a_failure_does_not_return(cp, draw):
-    """Kernels write to words of the host, which are zero again when the next call begins."""
+    """Kernels write to words in host memory, which are zero again when the next call begins."""
     a = general(draw, 3, 7, "d")
     singular = a.copy()
     singular[2, :, 3] = 0
@@ -165,7 +165,7 @@ def test_a_failure_does_not_return(cp, draw):
 
 
 def test_a_call_that_is_interrupted_leaves_no_words(cp, draw, monkeypatch):
-    """Its kernel may still write to them, so that the next call has others."""
+    """Its kernel may still write to them, so the next call uses other words."""
     a = cp.asarray(general(draw, 2, 7, "d"))
     linalg.inv(a)
     before = reports._of_thread.words
@@ -180,7 +180,7 @@ def test_a_call_that_is_interrupted_leaves_no_words(cp, draw, monkeypatch):
 
 
 def test_what_was_found_is_copied_before_it_is_waited_for(cp):
-    """Its memory may be used again then, and the words are zeros when the next call begins."""
+    """Its memory may then be reused, and the words are zeros when the next call begins."""
     found = np.array([0, 3, 0, 1], "int32")
     info, before = cp.asarray(found), list(reports._awaited)
     first, second = reports.pending(info), reports.pending(cp.zeros(2, "int32"))

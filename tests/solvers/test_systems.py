@@ -1,4 +1,4 @@
-"""`cholesky`, `solve`, `inv`, `det` and `slogdet` beside NumPy."""
+"""`cholesky`, `solve`, `inv`, `det` and `slogdet` against NumPy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Solvers on the targets that the other tests do not run on, each in a process of its own."""
+"""Solvers on the targets that other tests do not use, each in a separate process."""
 
 from __future__ import annotations
 

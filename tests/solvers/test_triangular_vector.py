@@ -41,7 +41,7 @@ def test_each_element_has_a_small_backward_error(cp, draw, small_blocks, dtype, 
 
 
 def test_a_zero_on_the_diagonal_is_no_number(cp, draw, small_blocks):
-    """Nor are others of its block, but nobody waits for one forever."""
+    """The others of its block are not numbers either, but no workgroup waits forever."""
     t = lower(draw, "d", 0.5)
     t[20, 20] = 0
     lu, pivots = cp.asarray(t.T), cp.arange(N, dtype="int32")

@@ -32,7 +32,7 @@ def factor_tile(cp, window, first=0):
 
 
 def moved(rows, moves, first):
-    """Return the rows of a window in their new order."""
+    """Return the rows of a window in the order after the moves."""
     rows, done = rows.copy(), rows.copy()
     for to, source in moves[moves[:, 0] != NONE] - first:
         done[to] = rows[source]
