@@ -1,4 +1,4 @@
-"""Device memory, and the stand-in libamdhip64 as C code meets it."""
+"""Device memory, and the stand-in libamdhip64 as C code uses it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def memory() -> Iterator[Memory]:
 
 @pytest.fixture(autouse=True)
 def no_error_is_left() -> Iterator[None]:
-    """Forget the last error after each test: libraries ask for it after their next launch."""
+    """Clear the last error after each test: libraries query it after their next launch."""
     yield
     with contextlib.suppress(OSError):  # not loaded: a GPU runs the tests, or no test needed it
         library = ctypes.CDLL("libamdhip64.so.7", mode=os.RTLD_NOLOAD | os.RTLD_NOW)

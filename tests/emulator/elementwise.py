@@ -26,7 +26,7 @@ def elementwise_each(
     includes: str = "",
     n: int | None = None,
 ) -> Array:
-    """Run several pieces of code as of `elementwise`, compiled as one kernel: a row for each."""
+    """Run several pieces of code like `elementwise`, compiled as one kernel; one row for each."""
     parameters = "".join(
         f", const {_C_NAMES[array.dtype.name]}* {name}_"
         for name, array in zip("abc", arrays)  # noqa: B905

@@ -1,4 +1,4 @@
-"""What the tests of float operations share: an operation against a reference on its edges."""
+"""Helpers of the tests of float operations: compare an operation with a reference on edges."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def canonical(bits: int, width: int) -> Result:
 
 
 def is_subnormal(bits: int, width: int) -> bool:
-    """Tell whether the number is subnormal, zero included."""
+    """Whether the number is subnormal or zero."""
     return bits & ~sign_bit(width) < 1 << _DIGITS[width] - 1
 
 

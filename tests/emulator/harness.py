@@ -76,7 +76,7 @@ class HostMemory:
         return False
 
     def describe(self, address: int, size: int) -> str:
-        """Return how far an access lies beyond the nearest allocation."""
+        """Describe how far an access is outside the nearest allocation."""
         starts = sorted(self.buffers)
         if not starts:
             return "there are no allocations"
@@ -209,7 +209,7 @@ def run(state: State, *instructions: Instruction, waves: Sequence[int] | None = 
 
 
 def barrier(state: State, *, waited: bool = True) -> None:
-    """Let every workgroup pass a barrier; before it, its waves wait for all memory, or for none."""
+    """Make every workgroup pass a barrier, before which its waves wait for all memory or none."""
     state.barrier_epoch += 1
     if waited:
         state.lds_released[:] = state.lds_issued

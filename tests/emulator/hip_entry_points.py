@@ -78,7 +78,7 @@ class Hip:
         return str(text(status).decode())
 
     def made(self, name: str, *arguments: Any) -> int:
-        """Call a function that stores what it makes where its first argument points."""
+        """Call a function that stores its result through its first argument; return the result."""
         place = ctypes.c_size_t()
         getattr(self, name)(ctypes.byref(place), *arguments)
         return place.value

@@ -1,8 +1,8 @@
-"""The stored listing of machine code and LLVM's text for it, and what the text says of registers.
+"""The stored listing of machine code with LLVM's text, and the registers that the text names.
 
-`entries(target)` reads ``instructions.txt``. `expected_masks` works out which registers an
+`entries(target)` reads ``instructions.txt``. `expected_masks` derives the registers that an
 instruction reads and writes from LLVM's text alone: the text gives every register and its width,
-and the rules here say which operands are results. It shares nothing with the decoder.
+and the rules here say which operands are results. It shares no code with the decoder.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Entry(NamedTuple):
 
 
 class Masks(NamedTuple):
-    """Registers read and written, a bit each: VGPRs from 0 and AGPRs from 256; scalars by code."""
+    """Masks of registers read and written: VGPRs from bit 0, AGPRs from 256; scalars by code."""
 
     vector_reads: int
     vector_writes: int

@@ -124,7 +124,7 @@ def find(target: str, mnemonic: str) -> Case:
 def small_integers(
     kind: str, shape: tuple[int, ...], rng: np.random.Generator
 ) -> NDArray[np.float64]:
-    """Return random integers that every format of `kind` holds exactly, as float64."""
+    """Return random integers that every format of `kind` represents exactly, as float64."""
     limit = {"fp4": 4, "fp6": 7, "bf6": 8, "fp8": 16, "bf8": 8}.get(
         kind, 100 if BITS[kind] > 8 else 127
     )

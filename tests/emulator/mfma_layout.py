@@ -1,7 +1,7 @@
-"""Where the elements of A, B and D are in registers, one formula per shape.
+"""The places of the elements of A, B and D in registers, one formula per shape.
 
 Written from the tables of AMD's CDNA2, CDNA3 and CDNA4 ISA guides (section "Dense matrix
-multiplication"), apart from the emulator's own derivation, to hold one against the other.
+multiplication"), independently of the emulator's own derivation, so that tests can compare them.
 
 The element of an input position is counted within a lane's packed input.
 """
@@ -23,7 +23,7 @@ LANES = 64
 class Case:
     """One dense instruction of one target, by LLVM's name, and its modifiers.
 
-    `text` is what to assemble: A in v[64:..], B in v[96:..], C in v[128:..], D in v[0:..], block
+    `text` is the assembly: A in v[64:..], B in v[96:..], C in v[128:..], D in v[0:..], block
     scales in v180 and v181.
     """
 

@@ -1,8 +1,8 @@
 """The published arithmetic of matrix instructions, one element of D at a time, in exact fractions.
 
 MMA-Sim (Xie et al., "Bit-accurate reference model of tensor cores and matrix cores", arXiv
-2511.10909) describes it and holds it against CDNA1 to CDNA3 hardware. A value here is a float,
-which holds every format exactly; NaN results compare equal whatever their bits.
+2511.10909) describes it and compares it with CDNA1 to CDNA3 hardware. A value here is a float,
+which represents every format exactly; NaN results compare equal whatever their bits.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ def _cut(value: Fraction, bits: int, rounding: Callable[[Fraction], int]) -> Fra
 
 
 def _aligned(terms: Sequence[tuple[Fraction, int]]) -> tuple[Fraction, int]:
-    """Sum products cut off towards zero at 24 fraction bits of the largest exponent."""
+    """Sum products truncated to 24 fraction bits of the largest exponent."""
     top = max(exponent for _, exponent in terms)
     cut = [_cut(s * Fraction(2) ** (e - top), 24, math.trunc) for s, e in terms]
     return sum(cut, Fraction(0)), top
 
 
 def _special(products: Sequence[float], c: float) -> float | None:
-    """Return the result where Inf, NaN or a product beyond float32 decides it."""
+    """Return the result if Inf, NaN or a product beyond float32 determines it."""
     values = [*products, c]
     infinite = {math.copysign(1, x) for x in values if math.isinf(x)}
     if any(math.isnan(x) for x in values) or len(infinite) == 2:
@@ -70,9 +70,9 @@ def fused_dot(kind_a: str, kind_b: str, group: int, *, fnuz: bool = True, scale:
     ----------
     kind_a, kind_b : str
     group : int
-        Products of one sum; for 8-bit inputs its even and odd ones are summed apart first.
+        Number of products of one sum; for 8-bit inputs, even and odd ones are first summed apart.
     fnuz : bool
-        8-bit formats are FNUZ.
+        Whether 8-bit formats are FNUZ.
     scale : int
         Exponent that block scales add to every product.
     """
@@ -163,7 +163,7 @@ def sequential_fma(*, double: bool) -> Dot:
         if not (math.isfinite(a) and math.isfinite(b)):
             return _product(a, b) + c
         if not math.isfinite(c):
-            return c  # a finite product, though float64 may not hold it
+            return c  # a finite product, though float64 may overflow
         exact = Fraction(a) * Fraction(b) + Fraction(c)
         if exact == 0:
             return a * b + c  # the sign of a zero sum

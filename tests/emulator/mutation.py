@@ -1,20 +1,20 @@
-"""Take one wait or one barrier out of a kernel at a time, and see whether the emulator notices.
+"""Remove one wait or one barrier of a kernel at a time, and see whether the emulator detects it.
 
     python -m tests.emulator.mutation              # every subject, every mutant
     python -m tests.emulator.mutation gemm         # those whose name contains "gemm"
 
-A mutant is the kernel's machine code with one s_waitcnt made s_nop, one of its counters taken out,
-one counter relaxed by one, or one s_barrier made s_nop. It runs with the waves in lockstep,
-forward, in reverse and in random orders, and is
+A mutant is the kernel's machine code with one s_waitcnt replaced by s_nop, one of its counters
+removed, one counter relaxed by one, or one s_barrier replaced by s_nop. It runs with the waves in
+lockstep, forward, in reverse and in random orders, and is
 
     caught      a run raises a `KernelFault`
-    harmless    no run does, all results are the same bits, and a second opinion that shares nothing
-                with the emulator's hazards agrees: on every path a later wait covers each use of a
-                register (`wait_analysis`), and nothing that one wave touches in LDS is left
-                unordered with another's accesses (`trace`)
-    unexecuted  the runs never reach the instruction, or only paths that they never take are in
-                danger
-    escaped     anything else: the emulator should have spoken up
+    harmless    no run does, all results are bitwise equal, and an independent analysis, which
+                shares no code with the emulator's hazard checks, agrees: on every path a later
+                wait covers each use of a register (`wait_analysis`), and all LDS accesses of one
+                wave remain ordered with those of the others (`trace`)
+    unexecuted  the runs never reach the instruction, or only paths that they never take are
+                affected
+    escaped     anything else: the emulator should have reported it
 
 The exit status is 1 if any escaped.
 """
@@ -46,7 +46,7 @@ _COUNTERS = {"vmcnt": 63, "expcnt": 7, "lgkmcnt": 15}
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run left behind: every output array's bytes, and the launch's statistics."""
+    """The outcome of a run: the bytes of every output array, and the launch's statistics."""
 
     outputs: tuple[bytes, ...]
     stats: LaunchStats
@@ -63,8 +63,8 @@ class Subject:
         Code object.
     target, kernel : str
     runs : sequence of callable
-        Each runs the kernel of the code object at a path, in an order of the waves; several reach
-        what one alone leaves out.
+        Each runs the kernel of the code object at a path, in an order of the waves. Several runs
+        reach code that one alone does not.
     """
 
     name: str
@@ -76,7 +76,7 @@ class Subject:
 
 @dataclass(frozen=True)
 class Mutant:
-    """One change: where, what is there, and what replaces it."""
+    """One change: its place, the original instruction, and its replacement."""
 
     pc: int
     kind: str
@@ -147,7 +147,7 @@ def _wait_mutants(pc: int, text: str, simm16: int) -> Iterator[Mutant]:
 
 
 class Baseline:
-    """What one run of the healthy kernel does: its results in every order, and its record."""
+    """One run of the unchanged kernel: its results in every order, and its record."""
 
     def __init__(
         self,
@@ -163,7 +163,7 @@ class Baseline:
 
     @property
     def outputs(self) -> tuple[bytes, ...]:
-        """The results, the same bits in every order."""
+        """The results, bitwise equal in every order."""
         return self.outcomes[0].outputs
 
     @property
@@ -181,7 +181,7 @@ class Laboratory:
     folder : Path
         Where mutated code objects are written.
     orders : sequence of Order
-        How the waves take turns; the first is the one whose record is replayed.
+        The orders of the waves; the record of the first one is replayed.
     """
 
     def __init__(self, subject: Subject, folder: Path, orders: Sequence[Order] = ORDERS) -> None:
@@ -219,7 +219,7 @@ class Laboratory:
         return Report(self.subject.name, [self.judge(mutant) for mutant in mutants])
 
     def judge(self, mutant: Mutant) -> Verdict:
-        """Run a mutant in every order of every run and say what became of it."""
+        """Run a mutant in every order of every run and return the verdict."""
         at = mutant.pc + self.shift
         data = bytearray(self.data)
         data[at : at + 4] = mutant.code
@@ -266,7 +266,7 @@ class Laboratory:
 
 
 def table(reports: Sequence[Report]) -> str:
-    """Return the reports as text, one line a subject and the total."""
+    """Return the reports as text, one line for each subject and the total."""
     statuses = ("caught", "harmless", "unexecuted", "escaped")
     lines = [f"{'subject':44} {'mutants':>8}" + "".join(f"{s:>11}" for s in statuses)]
     total: Counter[str] = Counter()
@@ -284,7 +284,7 @@ def table(reports: Sequence[Report]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run from the command line."""
+    """Run the command line."""
     from tests.emulator.mutation_subjects import subjects
 
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])

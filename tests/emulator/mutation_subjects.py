@@ -1,4 +1,4 @@
-"""The kernels that the mutation harness takes apart: from the HIP corpus, and the GEMM kernels."""
+"""The subjects of the mutation harness: kernels of the HIP corpus, and the GEMM kernels."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def f32(*shape: int) -> np.ndarray:
 
 
 def subjects(part: str = "") -> Iterator[Subject]:
-    """Yield the subjects whose name contains `part`; a kernel is compiled when it is asked for."""
+    """Yield the subjects whose name contains `part`; a kernel is compiled when it is yielded."""
     for subject in corpus_subjects():
         if part in subject.name:
             yield subject
@@ -132,7 +132,7 @@ def gemm_choices() -> Iterator[tuple[str, Choice]]:
             chosen = configs if dtype == "bf16" else configs[1::5][:2]
             for number, config in enumerate(chosen):
                 majors = ("kn", "mk", "kk", "mn")[number % 4]
-                # Bytes come in dwords, and so does everything to most mainloops.
+                # Bytes need rows that start at dwords, as do all types in most mainloops.
                 aligned = dtype == "i8" or config.mainloop != "register_double_buffer"
                 transposes = arch == "gfx950" and dtype == "bf16" and number % 4 == 0
                 if config.mainloop == "direct_to_lds" and not transposes:
@@ -149,9 +149,9 @@ def gemm_name(arch: str, config: Any, dtype: str, majors: str, odd: bool) -> str
 
 
 def gemm(arch: str, config: Any, dtype: str, majors: str, odd: bool) -> Subject:
-    """Return a GEMM kernel, with tails of m and n, and of k or not.
+    """Return a GEMM kernel with tails of m and n, and optionally of k.
 
-    With `odd` extents the operands are not aligned, for which there is another kernel.
+    With `odd` extents the operands are not aligned, which needs another kernel.
     """
     from cupygemm._backends.cdna.compile import compile_kernel
     from tests.kernels import gemm as cases

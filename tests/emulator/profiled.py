@@ -1,4 +1,4 @@
-"""A kernel body under the profiler: what the tests of profiles share."""
+"""Profile a kernel body: helpers of the tests of profiles."""
 
 from __future__ import annotations
 
@@ -52,5 +52,5 @@ def profiled(
 
 
 def at(profile: KernelProfile, start: str) -> list[Any]:
-    """Return the instructions of a profile whose text starts so."""
+    """Return the instructions of a profile whose text has a prefix."""
     return [inst for inst in profile.instructions if inst.text.startswith(start)]

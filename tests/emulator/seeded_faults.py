@@ -1,6 +1,6 @@
 """A fault for each check of the emulated device, as a program: ``seeded_faults.py CHECK``.
 
-Each kernel has one mistake, which only its check finds, and stores 7 in the end if it runs on.
+Each kernel has one mistake, which only its check finds, and stores 7 at the end if it continues.
 """
 
 from __future__ import annotations
@@ -327,7 +327,7 @@ def _view() -> int:
 
 
 def run(name: str) -> int:
-    """Run the fault of a check, and return what the kernel stores: 7 if it runs on."""
+    """Run the fault of a check, and return the value that the kernel stores: 7 if it continues."""
     if name == "uninitialised_source":
         return _source(_SOURCE)
     if name == "wave_masks":

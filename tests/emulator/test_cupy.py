@@ -1,4 +1,4 @@
-"""CuPy's own kernels on the emulated device, against NumPy; its memory pool; how faults arrive."""
+"""CuPy's own kernels on the emulated device, against NumPy; its memory pool; faults in CuPy."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def test_the_pool_is_chosen_again_as_allocator(cp: ModuleType) -> None:
         cp.cuda.set_allocator(other.malloc)
         x = cp.arange(3)
         cp.cuda.set_allocator(pool.malloc)
-        y = cp.array([1, 2, 3], np.float32)  # where an array of one element was
+        y = cp.array([1, 2, 3], np.float32)  # at the former place of an array of one element
         assert (x + y).tolist() == [1, 3, 5]
         with pytest.raises(cp.cuda.driver.CUDADriverError, match="out-of-bounds global"):
             launch(cp, y, 4)

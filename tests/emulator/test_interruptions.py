@@ -1,7 +1,7 @@
-"""What is left of calls that a signal handler ends: each is ended at every point where it can be.
+"""The state after calls that a signal handler interrupts, at every point where it can.
 
 CPython runs signal handlers at the start of a Python function, after a call, and where a loop jumps
-back. A trace function raises there in the place of a handler.
+back. In these tests, a trace function raises there instead of a handler.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ def points(code: CodeType) -> frozenset[int]:
 
 
 def let_python_raise() -> None:
-    """Where a function starts, Python raises what C has kept until its call returned."""
+    """At the start of a function, Python raises exceptions that C kept until its call returned."""
 
 
 def interrupted(action: Callable[[], None], where: int) -> bool:
-    """Run an action, and interrupt the emulator at a point; tell whether there is such a point."""
+    """Run an action, and interrupt the emulator at a point; return whether that point exists."""
     left = itertools.count(where, -1)
 
     def trace(frame: FrameType, event: str, _: Any) -> Any:
@@ -92,7 +92,7 @@ def test_an_interrupted_allocation_takes_no_memory(memory: Memory) -> None:
 
 
 def test_arrays_in_memory_of_interrupted_ones_have_their_own_bounds(memory: Memory) -> None:
-    """The pool cuts its blocks elsewhere each time: no earlier array may remain."""
+    """The pool splits its blocks at other places each time: no earlier array may remain."""
     block = memory.malloc(4096)
     memory.carve(block, 1)
 
@@ -131,7 +131,7 @@ def test_arrays_after_interrupted_ones_of_cupy_have_their_own_bounds(cp: ModuleT
 
 
 def test_interrupted_allocations_of_cupy_lose_no_memory(cp: ModuleType) -> None:
-    """C repeats the interrupted call, which finds what its first attempt has made."""
+    """C repeats the interrupted call, which finds the allocation of its first attempt."""
     devices = cupygemm.emulator._session._devices
     if devices is None:
         pytest.skip("a GPU runs the tests")
@@ -168,7 +168,7 @@ def test_interrupted_functions_of_a_module_can_be_launched(cp: ModuleType) -> No
 def test_a_program_that_runs_within_the_import_is_not_left_waiting(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """As does one whose file has the name of a module that the package imports, such as html.py."""
+    """For example, a program whose file has the name of a module that the package imports."""
     assert undisturbed(threading.current_thread) is not threading.main_thread()
     monkeypatch.setattr(sys.modules["cupygemm"].__spec__, "_initializing", True, raising=False)
     assert undisturbed(threading.current_thread) is threading.main_thread()

@@ -1,4 +1,4 @@
-"""Putting the emulated device in place: once, before CuPy, under its ROCm build, not over ROCm."""
+"""Enabling the emulated device: once, before CuPy, under its ROCm build, and without ROCm."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_cupy_sees_the_target(run_python: Run, target: str, name: str, lds: int)
         target=target,
     )
     assert printed.splitlines() == [
-        "[]",  # SciPy computes what ROCm's libraries do, and takes half a second to import
+        "[]",  # SciPy, which replaces ROCm's libraries, takes half a second to import
         f"{target} True {target}",
         f"{name} {lds} 64",
         "[1, 2, 3, 4]",
@@ -101,7 +101,7 @@ print((cupy.arange(3) * 2).get().tolist())
 @pytest.mark.slow
 @pytest.mark.parametrize("by_environment", [True, False])
 def test_cupy_can_be_imported_after_it_has_failed(run_python: Run, by_environment: bool) -> None:
-    """As in a checkout that is on PYTHONPATH alone, where the start-up file is not installed."""
+    """For example, in a checkout on PYTHONPATH, where the start-up file is not installed."""
     enable = "from cupygemm import emulator; emulator.enable('gfx942')"
     if by_environment:
         enable = "import cupygemm"

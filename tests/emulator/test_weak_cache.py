@@ -1,4 +1,4 @@
-"""Results that are kept for as long as their argument lives."""
+"""Results that are cached as long as their argument exists."""
 
 import gc
 import weakref

@@ -1,9 +1,9 @@
-"""What each wave of a run did, and what that says of a changed kernel: a second opinion on hazards.
+"""Record what each wave of a run did, and check a changed kernel against it, independently.
 
 `record` runs a launch and notes, for every wave, the instructions it executed and the LDS bytes it
 touched. `early_uses` and `conflicts` then replay that record against a program whose waits or
 barriers differ: which registers would be used with their load in flight, and which LDS bytes two
-waves would touch with nothing to order them. Both are worked out from the record alone.
+waves would access without any order. Both are derived from the record alone.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tests.emulator.wait_analysis import Node, State, families, step, used_in_fl
 
 @dataclass(frozen=True)
 class Access:
-    """LDS dwords that one instruction of one wave touched."""
+    """LDS dwords that one instruction of one wave accessed."""
 
     position: int
     words: frozenset[int]
@@ -45,7 +45,7 @@ class Wave:
 
 
 def record(launch: Callable[[], Any]) -> list[Wave]:
-    """Run `launch`, which must be one batch of workgroups, and return what its waves did."""
+    """Run `launch`, which must be one batch of workgroups, and return a record of each wave."""
     waves: dict[int, Wave] = {}
     decode = Program._decode
 
@@ -88,7 +88,7 @@ def _access(position: int, words: frozenset[int], inst: Instruction) -> Access:
 
 
 def _lds_words(group: Group, inst: Instruction) -> list[frozenset[int]] | None:
-    """Return the dwords of LDS that an instruction touches, a set for each wave."""
+    """Return the dwords of LDS that an instruction accesses, a set for each wave."""
     name = inst.mnemonic
     if inst.encoding == "DS":
         if re.search(r"permute|swizzle|nop|gws|append|consume|addtid", name):
@@ -147,7 +147,7 @@ def _words(starts: np.ndarray, size: int) -> frozenset[int]:
 
 
 def early_uses(waves: list[Wave], nodes: dict[int, Node]) -> set[tuple[int, str]]:
-    """Return where a wave that takes the recorded path uses a register too early, and which."""
+    """Return the places and the registers that a wave on the recorded path uses too early."""
     found: set[tuple[int, str]] = set()
     for steps in {tuple(wave.steps) for wave in waves}:
         state: State = {}
@@ -160,7 +160,7 @@ def early_uses(waves: list[Wave], nodes: dict[int, Node]) -> set[tuple[int, str]
 
 @dataclass(frozen=True)
 class Ordered:
-    """An access, by the barriers that its wave had passed when it started and when it was over."""
+    """An access, and the barriers that its wave had passed at its start and at its completion."""
 
     wave: int
     access: Access
@@ -171,8 +171,8 @@ class Ordered:
 def conflicts(waves: list[Wave], nodes: dict[int, Node]) -> set[tuple[int, int]]:
     """Return pairs of program counters whose LDS accesses no wait and barrier would order.
 
-    Two accesses of different waves are in order when one had been waited for before a barrier that
-    the other came after.
+    Two accesses of different waves are ordered if one was waited for before a barrier and the other
+    came after that barrier.
     """
     found: set[tuple[int, int]] = set()
     for workgroup in {wave.workgroup for wave in waves}:
@@ -227,7 +227,7 @@ def _order(number: int, wave: Wave, nodes: dict[int, Node]) -> Iterator[Ordered]
 
 @dataclass
 class Flight:
-    """An access in flight and how many younger operations its counter has."""
+    """An access in flight and the number of younger operations of its counter."""
 
     access: Access
     started: int
@@ -235,5 +235,5 @@ class Flight:
     younger: int = 0
 
     def is_over(self, wait: Instruction, state: State) -> bool:
-        """Return whether an s_waitcnt waits for it, with `state` in flight beside it."""
+        """Whether an s_waitcnt waits for it, with `state` also in flight."""
         return waits_for(wait.fields["simm16"], self.counter, self.younger, state)

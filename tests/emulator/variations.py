@@ -18,7 +18,7 @@ def decoded(data: bytes, target: str) -> Instruction | None:
 
 
 def same_form(inst: Instruction, raw: int) -> Instruction | None:
-    """Return the instruction of other bits if it has the same mnemonic and encoding."""
+    """Return the instruction with these bits if it has the same mnemonic and encoding."""
     other = decoded(raw.to_bytes(inst.size, "little"), inst.target)
     if other is None or other.size != inst.size:
         return None
@@ -34,7 +34,7 @@ _FREE: dict[tuple[str, str, str, str], int] = {}
 
 
 def free_bits(inst: Instruction) -> int:
-    """Return the bits of an encoding that do not tell what the instruction is."""
+    """Return the bits of an encoding that do not determine the instruction."""
     key = (inst.mnemonic, inst.encoding, inst.variant, inst.target)
     if key not in _FREE:
         bits = range(8 * inst.size)

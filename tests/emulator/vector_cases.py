@@ -1,4 +1,4 @@
-"""What the tests of the vector ALU share: run an instruction on columns of integers, lane by lane.
+"""Helpers of the vector ALU's tests: run an instruction on columns of integers, lane by lane.
 
 An instruction under test reads its operands from v[2:3], v[4:5] and v[6:7] and writes v[0:1]; a
 mask goes to or comes from a scalar pair. Values are the bits of the operands, as Python integers.
@@ -17,7 +17,7 @@ from cupygemm.emulator.isa.instruction import Instruction
 from cupygemm.emulator.waves.state import LANES, State, pack_mask, unpack_mask
 from tests.emulator.harness import make_state, run
 
-DEFAULT_MODE = 0x3F0  # nearest even, subnormals kept, DX10_CLAMP, IEEE: what HIP kernels run with
+DEFAULT_MODE = 0x3F0  # nearest even, subnormals kept, DX10_CLAMP, IEEE: the mode of HIP kernels
 M16, M32, M64 = (1 << 16) - 1, (1 << 32) - 1, (1 << 64) - 1
 
 

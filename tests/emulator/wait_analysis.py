@@ -1,9 +1,9 @@
-"""Which registers a kernel uses while a load into them may be in flight, found without running it.
+"""Find registers that a kernel uses while a load into them may be in flight, without running it.
 
-A forward dataflow analysis over machine code, in the manner of LLVM's pass that inserts s_waitcnt:
-each register with a load outstanding carries the number of younger operations of its counter, and a
-wait for n clears those with n or more. Where paths meet, the youngest load counts. It knows nothing
-of the emulator's own bookkeeping, so it can judge what that reports and what it lets pass.
+This is a forward dataflow analysis over machine code, like LLVM's pass that inserts s_waitcnt: each
+register with a load in flight has the number of younger operations of its counter, and a wait for n
+clears those with n or more. Where paths merge, the youngest load counts. It does not use the
+emulator's own bookkeeping, so it can check the emulator's reports and their absence.
 
 Scalar loads return in any order, so only lgkmcnt(0) clears them, and while one is outstanding
 lgkmcnt(n) clears nothing. FLAT loads may come from memory or from LDS and wait for both counters.
@@ -18,8 +18,8 @@ from cupygemm.emulator.isa.decode import decode
 from cupygemm.emulator.isa.instruction import Instruction
 
 _NO_COUNTER = ("buffer_inv", "buffer_wb", "s_dcache", "ds_nop")
-_LANE_MOVES = ("permute_b32", "swizzle_b32")  # counted with LDS accesses, but none
-# Stand-ins for what has no register: the LDS accesses themselves, and loads straight to LDS.
+_LANE_MOVES = ("permute_b32", "swizzle_b32")  # counted like LDS accesses, but none of them
+# Stand-ins for operations without a register: LDS accesses, and loads directly to LDS.
 LDS_ACCESS, LOAD_TO_LDS = "LDS accesses", "loads to LDS"
 Place = tuple[str, int | str]  # register file and number, or "memory" and one of the above
 Key = tuple[str, Place]  # a counter and a place
@@ -28,7 +28,7 @@ State = dict[Key, int]  # younger operations of that counter
 
 @dataclass(frozen=True)
 class Findings:
-    """What an analysis found.
+    """The result of an analysis.
 
     Attributes
     ----------
@@ -44,7 +44,7 @@ class Findings:
 
 @dataclass(frozen=True)
 class Node:
-    """An instruction and where execution goes from it."""
+    """An instruction and its successors."""
 
     inst: Instruction
     successors: tuple[int, ...]
@@ -56,7 +56,7 @@ def program(code: bytes, start: int, size: int, target: str) -> dict[int, Node]:
     Raises
     ------
     ValueError
-        It calls another function: the analysis follows none.
+        It calls another function, which the analysis does not follow.
     """
     nodes: dict[int, Node] = {}
     pc = start
@@ -148,7 +148,7 @@ def families(inst: Instruction) -> set[str]:
 
 
 def step(inst: Instruction, state: State) -> State:
-    """Return what is in flight after an instruction."""
+    """Return the operations in flight after an instruction."""
     if inst.mnemonic == "s_waitcnt":
         simm16 = inst.fields["simm16"]
         return {

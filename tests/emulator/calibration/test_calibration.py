@@ -1,7 +1,7 @@
-"""The timing model against published figures: what must rank as published, and how far it is off.
+"""The timing model against published figures: rankings that must hold, and bounds on the errors.
 
-The bounds on errors are a little above what they were when the figures were entered; a change of
-the model that makes it worse fails here.
+The bounds are slightly above the errors at the time when the figures were entered, so that a change
+that makes the model worse fails here.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ KERNELS += [("turns.hip", name, 256, 64 * waves) for waves, name in turns.KERNEL
 @pytest.mark.slow
 @pytest.mark.parametrize(("source", "name", "tile", "threads"), KERNELS)
 def test_the_kernels_multiply(source: str, name: str, tile: int, threads: int) -> None:
-    """What is timed is a product: two tiles of C side by side, three tiles deep."""
+    """The timed kernel computes a product: two adjacent tiles of C, three tiles deep."""
     rng, memory = np.random.default_rng(0), Memory()
     m, n, k = tile, 2 * tile, 192
     a, b = (rng.integers(-3, 4, shape).astype(ml_dtypes.bfloat16) for shape in ((m, k), (n, k)))
@@ -120,7 +120,7 @@ def test_the_fitted_constants_fit_best(speeds: list[Figure]) -> None:
     best = fit.fit(speeds)
     assert fit.mean_error(speeds, FITTED) == pytest.approx(statistics.mean_error(speeds), abs=5e-4)
     assert fit.mean_error(speeds, FITTED) < fit.mean_error(speeds, best) + 5e-4
-    # From elsewhere, the search comes back.
+    # From other starting points, the search finds the same values.
     start = Fitted(base=0.3, memory=0.1, elsewhere=1.0)
     assert fit.mean_error(speeds, fit.fit(speeds, start)) < fit.mean_error(speeds, best) + 2e-3
 
@@ -129,9 +129,9 @@ def test_sources_that_were_not_fitted_are_near_too(speeds: list[Figure]) -> None
     assert fit.held_out_mean(speeds, fit.source) < 0.03
     assert fit.held_out_mean(speeds, fit.publisher) < 0.04
     assert max(fit.held_out(speeds, fit.publisher).values()) < 0.07
-    # No figure of 16384 is needed to tell how slow those are.
+    # No figure of 16384 is needed to predict those.
     assert fit.held_out(speeds, fit.product)["16384x16384x16384"] < 0.035
-    # One source has no others to fit on.
+    # A single source leaves no others for a fit.
     assert fit.held_out(speeds[:1], fit.source) == {}
 
 
@@ -166,7 +166,7 @@ def test_speeds_fall_from_8192_to_16384_as_published(turned: list[Figure]) -> No
 
 
 def test_what_stands_in_for_hipblaslt(turned: list[Figure]) -> None:
-    """It is as busy as AMD says; where narrower tiles fill the CUs better, they are chosen."""
+    """Its busy share is AMD's figure; narrower tiles are chosen where they fill the CUs better."""
     for figure in turned:
         if figure.name == "4096x4864x32896":
             assert figure.estimate is not None
@@ -199,7 +199,7 @@ def test_the_clock_of_a_board_is_the_published_one() -> None:
     assert board.clock_mhz(share, memory) == pytest.approx(1207)
     assert board.clock_mhz(0) == 2100
     assert board.clock_mhz(share, 2 * memory) < 1207 < board.clock_mhz(share / 2, memory)
-    # A kernel that only copies is not slowed down by its bytes, however many.
+    # A kernel that only copies is not slowed down by the number of its bytes.
     assert board.clock_mhz(0, 8) == 2100
     assert board.clock_mhz(share, 8) == board.clock_mhz(share, 80)
     other = ELSEWHERE["MI300X", "bf16", "sine"]

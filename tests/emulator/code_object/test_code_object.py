@@ -1,4 +1,4 @@
-"""Code objects that are damaged or for something else: refused, with nothing left behind."""
+"""Code objects that are damaged or for another target are refused, and leave nothing allocated."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.emulator.assembly import load_kernel
 
 @pytest.fixture
 def data() -> bytes:
-    """A sound code object for gfx942."""
+    """A valid code object for gfx942."""
     elf = load_kernel("s_endpgm", Memory(), arguments=[8]).code_object.elf
     assert isinstance(elf, bytes)
     return elf

@@ -1,4 +1,4 @@
-"""Elements of LDS are named where the source leaves no doubt, and then rightly."""
+"""Elements of LDS are named only where the source is unambiguous, and then correctly."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ KERNELS = (
 
 
 def kernel_of(declarations: str, kernel: str) -> tuple[str, list[str]]:
-    """Return a kernel that stores where each of its variables lies, and their names."""
+    """Return a kernel that stores the addresses of its variables, and their names."""
     names = [
         part.split("[")[0].split()[-1]
         for each in declarations.split(";")
@@ -115,7 +115,7 @@ PRIVATE = (  # declarations, and whether the array is known
 
 
 def private_kernel(number: int) -> str:
-    """Return a kernel of `PRIVATE` that stores where its array lies."""
+    """Return a kernel of `PRIVATE` that stores the address of its array."""
     return (
         f'extern "C" __global__ void k{number}(const int* in, unsigned* out) {{\n'
         f"{PRIVATE[number][0]}\n*(volatile char*)&part[in[0]] = 1;\n"

@@ -1,4 +1,4 @@
-"""Lines in the emulator's own headers, in a program that the cache has from any installation."""
+"""Lines in the emulator's own headers, in a cached program from any installation."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_headers_are_found_where_this_installation_has_them() -> None:
     assert files - headers == {"k.hip"}
     assert headers
     assert all(table._sources.lines(each) for each in headers)
-    # The instructions of such lines are the user's, who called the functions.
+    # The instructions of such lines belong to the user's calls of the functions.
     lines = {table.find(address) for address in table._addresses} - {None}
     assert {file for file, _ in lines} == {"k.hip"}
     assert {table.quote(line) for line in lines} >= {"atomicAdd(x + threadIdx.x, 1);"}

@@ -1,4 +1,4 @@
-"""Pinned memory that the host changes while a copy from it is pending is reported, and no other."""
+"""Only pinned memory that the host changes while a copy from it is pending is reported."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def parts() -> Parts:
 
 
 def found(run: Callable[[], Any]) -> list[str]:
-    """Return what the check says of a program."""
+    """Return the check's reports for a program."""
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always", KernelWarning)
         run()
@@ -57,7 +57,7 @@ def found(run: Callable[[], Any]) -> list[str]:
 
 
 def waits(parts: Parts) -> list[Callable[[], Any]]:
-    """Return what lets the host wait for the copy, or begins another one."""
+    """Return a function that makes the host wait for the copy, or begins another one."""
     return [
         parts.stream.synchronize,
         parts.cp.cuda.Device().synchronize,
@@ -158,7 +158,7 @@ def test_arrays_of_the_program_s_own_memory_are_no_finding(parts: Parts) -> None
 
 
 def unawaited(parts: Parts, *then: Callable[[], Any]) -> list[str]:
-    """Copy to the pinned memory; return what is said at the end of the program."""
+    """Copy to the pinned memory; return the report at the end of the program."""
     copies = _session._devices.order.copies
     finish_streams()
 

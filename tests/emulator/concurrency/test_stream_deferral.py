@@ -20,7 +20,7 @@ X = np.arange(SIZE, dtype=np.float32)
 
 
 def streams(cp: ModuleType) -> tuple[Any, Any]:
-    """Two streams that wait for nothing by themselves; all earlier work is done."""
+    """Two non-blocking streams; all earlier work is done."""
     made = cp.cuda.Stream(non_blocking=True), cp.cuda.Stream(non_blocking=True)
     cp.cuda.Device().synchronize()
     return made
@@ -153,7 +153,7 @@ def test_correct_programs_have_the_same_bits(cp: ModuleType) -> None:
         a, blocking = cp.asarray(X), cp.cuda.Stream()
         first, second = streams(cp)
         with first:
-            b = (a + 1) * 2 - 3  # temporaries, whose memory is used again
+            b = (a + 1) * 2 - 3  # temporaries, whose memory is reused
         event = first.record()
         with second:
             c = cp.linspace(0, 1, SIZE, dtype=np.float32) * 5

@@ -1,4 +1,4 @@
-"""The order of streams of several devices: what RCCL, events and the default streams order."""
+"""The order of streams of several devices by RCCL, events and the default streams."""
 
 import pytest
 
@@ -116,7 +116,7 @@ def order():
 
 
 def rivals(order, stream, device=0):
-    """Write in a stream, and return what nothing orders before that."""
+    """Write in a stream, and return earlier work that is not ordered before it."""
     operation = order.begin(order.queue(stream, device), "fill")
     operation.stretches.append(Stretch.plain(1000, 8, writes=True))
     found = order.rivals(operation)

@@ -25,7 +25,7 @@ def checked() -> Iterator[None]:
 
 @pytest.fixture
 def pair(cp: ModuleType) -> Iterator[Any]:
-    """Two streams that wait for nothing by themselves; all earlier work is done."""
+    """Two non-blocking streams; all earlier work is done."""
     made = cp.cuda.Stream(non_blocking=True), cp.cuda.Stream(non_blocking=True)
     cp.cuda.Device().synchronize()
     yield made
@@ -143,7 +143,7 @@ def test_the_default_stream_waits_for_blocking_streams(
 def test_halves_of_an_array_are_no_race(cp: ModuleType, pair: Any, array: Any) -> None:
     out = cp.zeros(SIZE, np.float32)
     cp.cuda.Device().synchronize()
-    cut = SIZE // 2 + 1  # inside one of the 16 bytes that a record stands for
+    cut = SIZE // 2 + 1  # inside one of the 16-byte blocks of a record
     with pair[0]:
         cp.add(array[:cut], 1, out=out[:cut])
     with pair[1]:

@@ -1,4 +1,4 @@
-"""Device memory that nothing has written: what may be done with it, and what is reported."""
+"""Device memory that nothing has written: allowed uses, and reported ones."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ def test_a_tail_that_the_grid_left_out_names_the_launch(cp: ModuleType) -> None:
     assert "3,072 of its 4,000 bytes have a value; the last in front of it was written by" in report
     assert "kernel fill, launched with 768 work-items: grid 3x1x1, block 256x1x1" in report
     del x, caught
-    for _ in range(20):  # the memory of the last dropped arrays is passed over
+    for _ in range(20):  # the memory of the last dropped arrays is skipped
         if (x := cp.empty(1000, "f4")).data.ptr == start:
             break
     assert x.data.ptr == start
     with pytest.raises(RuntimeError, match="none of its bytes has a value"):
         x.sum()
-    x[:100].set(np.ones(100, "f4"))  # by a copy, of which there is no record
+    x[:100].set(np.ones(100, "f4"))  # by a copy, which leaves no record
     with pytest.raises(RuntimeError, match=r"400 of its 4,000 bytes have a value\n") as caught:
         x.sum()
     assert "kernel fill" not in str(caught.value)
@@ -112,7 +112,7 @@ def test_a_branch_on_it_is_reported(cp: ModuleType) -> None:
 
 
 def test_private_memory_is_watched(cp: ModuleType) -> None:
-    """An array indexed at run time lies in private memory."""
+    """An array indexed at run time is in private memory."""
     kernel = cp.RawKernel(
         """extern "C" __global__ void pick(const int* n, int* y) {
             volatile int part[64];
@@ -130,7 +130,7 @@ def test_private_memory_is_watched(cp: ModuleType) -> None:
 
 
 def test_a_library_that_drops_the_error_does_not_hide_it(cp: ModuleType) -> None:
-    """CuPy ignores what hipCUB's scan returns; the next launch, copy or wait tells."""
+    """CuPy ignores the status of hipCUB's scan; the next launch, copy or wait raises the error."""
     from cupy.cuda import cub
 
     scan = functools.partial(cub.device_scan, op=cub.CUPY_CUB_CUMSUM)
@@ -140,19 +140,19 @@ def test_a_library_that_drops_the_error_does_not_hide_it(cp: ModuleType) -> None
         cp.cuda.Device().synchronize()
     cp.cuda.Device().synchronize()
     with pytest.raises(RuntimeError, match=REPORT):
-        cp.sort(cp.empty(3000, "i4"))  # Thrust tells itself, so nothing is left to tell
+        cp.sort(cp.empty(3000, "i4"))  # Thrust raises the error itself, so none is left
     cp.cuda.Device().synchronize()
 
 
 def test_a_refused_launch_of_a_library_is_not_kept(cp: ModuleType) -> None:
-    """CuPy's generators launch an empty grid, and go on."""
+    """CuPy's generators launch an empty grid, and continue."""
     cp.random.default_rng(3)
     assert int(cp.arange(4).sum()) == 6
 
 
 @pytest.mark.parametrize("axis", [1, 2, *swept(0)])
 def test_scans_of_odd_extents_are_no_fault(cp: ModuleType, axis: int) -> None:
-    """CuPy's scan adds up LDS beyond the end of an axis, and stores what lies before it."""
+    """CuPy's scan sums LDS past the end of an axis, but stores only sums before the end."""
     x = np.arange(7 * 13 * 5).reshape(7, 13, 5)
     device = cp.asarray(x)
     np.testing.assert_array_equal(cp.cumsum(device, axis=axis).get(), x.cumsum(axis))
@@ -209,7 +209,7 @@ def test_memory_is_forgotten_when_it_is_freed(cp: ModuleType) -> None:
 
 
 def test_a_view_may_have_undefined_neighbours(cp: ModuleType) -> None:
-    """The kernel loads whole vectors: what lies beside the matrix is not stored."""
+    """The kernel loads whole vectors, but stores nothing that depends on the neighbours."""
     a, b = cp.empty((64, 64), "f2"), cp.empty((64, 64), "f2")
     a[:37, :41], b[:41, :21] = 1, 1
     product = cupygemm.matmul(a[:37, :41], b[:41, :21], dtype="f4")

@@ -1,4 +1,4 @@
-"""Indices beyond local arrays, which the optimiser keeps in registers."""
+"""Out-of-bounds indices of local arrays, which the optimiser keeps in registers."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_lanes_with_wrong_indices_alone_are_named() -> None:
 
 
 def test_what_the_compiler_sees_is_compiled_as_before() -> None:
-    """Its code has no marker: the index is masked, or the loop is unrolled."""
+    """The code has no marker: the index is masked, or the loop is unrolled."""
     source = """
     extern "C" __global__ void k(const unsigned* x, float* y) {
         float q[4], c[4][4] = {};

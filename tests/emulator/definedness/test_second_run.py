@@ -53,7 +53,7 @@ def listed(target: str) -> dict[str, list[Instruction]]:
 
 
 def mark(marks: Marks, inst: Instruction, rng: np.random.Generator) -> None:
-    """Make random bits undefined of the registers that an instruction reads or writes."""
+    """Make random bits of an instruction's registers undefined."""
     for array in (marks.undefined, marks.undefined_scalar, marks.origin, marks.origin_scalar):
         array.fill(0)
     marks.unwritten.fill(False)
@@ -117,7 +117,7 @@ def run_in_c(state: State, group: Group, second_run: Any) -> bool:
 
 
 def differs(inst: Instruction, state: State, second_run: Any, rng: np.random.Generator) -> str:
-    """Run both paths and say what differs, or nothing."""
+    """Run both paths and describe the differences; empty if there are none."""
     marks, machine = marks_of(state), machine_of(state).struct
     mark(marks, inst, rng)
     waves = GROUPS[int(rng.integers(len(GROUPS)))]
@@ -145,7 +145,7 @@ def differs(inst: Instruction, state: State, second_run: Any, rng: np.random.Gen
 
 
 def has_shadow(inst: Instruction, state: State) -> bool:
-    """Tell whether an instruction has a second run in Python: no assembler writes what has not."""
+    """Whether an instruction has a second run in Python; others cannot be assembled."""
     unpacks = inst.mnemonic.startswith("v_cvt_") and inst.mnemonic.endswith(("_fp8", "_bf8"))
     if unpacks and inst.fields.get("dst_sel", 6) != 6:  # they write whole registers
         return False

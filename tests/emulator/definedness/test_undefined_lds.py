@@ -1,4 +1,4 @@
-"""LDS that nothing has written: what a read marks as undefined, and what takes the mark away."""
+"""LDS that nothing has written: how a read marks lanes, and how the marks are cleared."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def undefined(state: State, register: int) -> np.ndarray:
 
 
 def test_uninitialised_read() -> None:
-    """It is no fault by itself: the lanes that got such bytes are marked."""
+    """It is not a fault by itself: the lanes that read such bytes are marked."""
     state = two_waves()
     set_exec(state, [ALL, ALL ^ 1 << 5])
     state.vgpr[1, 1] += 256
@@ -72,7 +72,7 @@ def test_every_width_of_uninitialised_read(text: str, registers: int, bits: int)
 
 
 def test_uninitialised_transposing_read() -> None:
-    """Each undefined byte goes where its value would."""
+    """Each undefined byte moves with its value."""
     state = make_state(lds_bytes=512, target="gfx950")
     state.vgpr[1] = 8 * np.arange(LANES)
     state.vgpr[2:4] = 0

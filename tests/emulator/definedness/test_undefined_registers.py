@@ -1,4 +1,4 @@
-"""Registers that nothing has written: followed to where they are used, and what is no use."""
+"""Registers that nothing has written: tracked to their uses; moves are not uses."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def stored_scalar(register: str) -> str:
     return f"\nv_mov_b32 v41, {register}" + stored("v41")
 
 
-# Body, the register that is blamed, the instruction that is.
+# Body, and the register and the instruction that the report names.
 USED = {
     "stored": ("" + stored("v9"), "v9", "global_store_dword"),
     "a sum": ("v_add_u32 v2, v0, v9" + stored("v2"), "v9", "global_store_dword"),
@@ -176,7 +176,7 @@ def test_one_wave_of_several() -> None:
 
 
 def test_lanes_of_a_mask() -> None:
-    """A comparison leaves only the lanes in doubt that EXEC has."""
+    """A comparison makes only the lanes in EXEC undefined."""
     body = "s_mov_b64 exec, 0x70\nv_cmp_eq_u32 vcc, v0, v9\ns_nop 1\ns_and_b64 exec, exec, vcc"
     with pytest.raises(KernelFault) as caught:
         execute(body)

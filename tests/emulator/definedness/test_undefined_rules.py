@@ -1,8 +1,8 @@
-"""Undefined bits through single instructions: what can change is marked, and what cannot is not.
+"""Undefined bits through single instructions: exactly the bits that can change are marked.
 
-Each instruction runs on random registers of which random bits are undefined, then many times with
-other values of these. A bit of a result that differs and is not marked is a mistake that would
-hide a fault. For bit operations, a marked bit that never differs is one that would invent a fault.
+Each instruction runs on random registers with random undefined bits, then many times with other
+values of these bits. A result bit that differs but is not marked is a mistake that would hide a
+fault. For bit operations, a marked bit that never differs would cause a false report.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ TRIALS = 64
 
 
 def undefined_state(rng: np.random.Generator, *, dense: bool) -> State:
-    """Return a state of which bits of v4-v9, v20-v21, s4-s9 and vcc are undefined."""
+    """Return a state in which bits of v4-v9, v20-v21, s4-s9 and vcc are undefined."""
     state = make_state(waves=2, seed=int(rng.integers(1 << 30)))
     set_exec(state, [(1 << 64) - 1, 0x00FF_F00F_1234_FFFF])
     state.sgpr[8] = 0x070C0104  # a selector, with a constant byte
@@ -143,7 +143,7 @@ def results(state: State) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 def changes(
     state: State, inst: Instruction, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return which bits of the registers depend on undefined ones, as far as trials tell."""
+    """Return which register bits depend on undefined ones, as found by trials."""
     vgpr, sgpr, scc = results(state)
     unsure, unsure_s = (
         marks_of(state).undefined.copy(),
@@ -202,7 +202,7 @@ def test_what_can_change_is_marked(family: str) -> None:
 
 @pytest.mark.parametrize("text", MATRIX)
 def test_elements_of_a_matrix_product(text: str) -> None:
-    """Small whole numbers differ in every element that an undefined operand goes into."""
+    """Small integers differ in every element that an undefined operand contributes to."""
     (inst,) = assemble_all([text])
     rng = np.random.default_rng(7)
     state = make_state(waves=2)

@@ -1,4 +1,4 @@
-"""Elements of local arrays and structures that HIP source reads and does not write."""
+"""Elements of local arrays and structures that HIP source reads but does not write."""
 
 from __future__ import annotations
 

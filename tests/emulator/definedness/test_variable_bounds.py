@@ -1,4 +1,4 @@
-"""Indices beyond arrays of a module, in constant memory and in device memory."""
+"""Out-of-bounds indices of a module's arrays, in constant memory and in device memory."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_a_wrong_store_is_blamed_and_not_its_value(name: str, target: str) -> No
 
 
 def test_what_a_wrong_store_leaves_is_named_where_it_is_used() -> None:
-    """The optimiser forwards what was stored to a load of the first element."""
+    """The optimiser forwards the stored value to a load of the first element."""
     body = "grid[0][n * 2 + a] = a; out = grid[0][0];"
     with pytest.raises(emulator.KernelFault) as found:
         launch(body, "gfx942")

@@ -1,4 +1,4 @@
-"""Each check can be an error, a warning or off, and each has a documented way to go on."""
+"""Each check can be an error, a warning or off; how execution then continues is documented."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ s_endpgm
 
 
 def case(check: str, body: str, expected: Any, **options: Any) -> Any:
-    """Make a kernel with one mistake, and say what its 64 threads store when it goes on."""
+    """Return a kernel with one mistake, and the values that its 64 threads store if it goes on."""
     words = np.broadcast_to(np.asarray(expected), WORDS).tolist()
     return pytest.param(check, START + body + STORE, words, options, id=options.pop("id", check))
 

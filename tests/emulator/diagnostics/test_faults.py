@@ -1,4 +1,4 @@
-"""Seeded faults: each is reported with all that a user needs to find it, by launch and by CuPy."""
+"""Seeded faults: reports have all facts that a user needs, by launch and by CuPy."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def code_object(edit: Callable[[str], str] = str) -> Path:
 
 
 def without(instruction: str, number: int = 0) -> Callable[[str], str]:
-    """Return an edit that takes that instruction out of `reverse`, the `number`-th of its kind."""
+    """Return an edit that removes the `number`-th instruction of a kind from `reverse`."""
 
     def edit(assembly: str) -> str:
         start = assembly.index("\nreverse:")

@@ -1,7 +1,7 @@
-"""A sample of the mutation harness, and what its verdicts rest on.
+"""A sample of the mutation harness, and the analyses behind its verdicts.
 
-`python -m tests.emulator.mutation` runs every mutant of every subject; here are whole small kernels
-and every eighth mutant of a GEMM for each target.
+`python -m tests.emulator.mutation` runs every mutant of every subject; these tests run all mutants
+of small kernels and every eighth mutant of a GEMM for each target.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tests.hip.harness import SOURCES, load
 
 
 def assert_none_escaped(report: mutation.Report) -> None:
-    """Fail with the mutants that escaped."""
+    """Fail with a list of the mutants that escaped."""
     escaped = [(v.mutant, v.reason) for v in report.verdicts if v.status == "escaped"]
     assert escaped == []
 

@@ -1,4 +1,4 @@
-"""Hand-written pipelines, pipelines.hip: the right ones run clean, each fault is named."""
+"""Hand-written pipelines, pipelines.hip: correct ones run without reports, faults are named."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def program(target: str) -> Program:
 
 
 def run(target: str, kernel: str, order: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Run a kernel; return what it computed and what it should have."""
+    """Run a kernel; return the computed and the expected results."""
     rng = np.random.default_rng(3)
     launch = program(target)
     if kernel.startswith("ping_pong"):

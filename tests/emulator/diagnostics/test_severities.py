@@ -1,6 +1,6 @@
 """Each check finds its seeded fault, and its finding is an error, a warning or dropped.
 
-So it is however severities are given, and while profiling.
+This holds for every way to set severities, and while profiling.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from cupygemm.emulator.errors import EmulatorError
 from tests.emulator import seeded_faults
 
 PROGRAM = seeded_faults.__file__
-# Of each kind of check one; the others in the sweep.
+# One check of each kind; the others run in the sweep.
 SOME = ["stream_races", "wait_states_m0_buffer"]
 SAMPLES = [SOME, pytest.param([c for c in CHECKS if c not in SOME], marks=pytest.mark.sweep)]
 
@@ -38,7 +38,7 @@ def test_each_check_has_a_seeded_fault() -> None:
 
 
 def found(check: str, severity: str, run: Callable[[], int]) -> None:
-    """Run the fault of a check, and compare what is found with what the severity promises."""
+    """Run the fault of a check, and compare the findings with those expected for the severity."""
     with warnings.catch_warnings(), findings.observing() as seen:
         warnings.simplefilter("ignore")
         try:

@@ -12,7 +12,7 @@ from cupygemm.emulator.diagnostics import findings, source_findings
 from cupygemm.emulator.errors import EmulatorError, KernelWarning
 from cupygemm.emulator.runtime.compile import compile_program
 
-# At -O3, the code of the first kernel stores whatever the register of the sum holds.
+# At -O3, the code of the first kernel stores the arbitrary contents of the sum's register.
 SUM = """
 typedef float float4_ __attribute__((ext_vector_type(4)));
 typedef _Float16 half4_ __attribute__((ext_vector_type(4)));
@@ -158,7 +158,7 @@ def test_what_lanes_pass_to_a_shuffle_may_be_unset(statement: str, kept: int) ->
     assert len(source_findings.comments(statement, log)) == kept
 
 
-# Its last element starts as whatever a register holds.
+# Its last element starts with the arbitrary contents of a register.
 ARRAY = """
 extern "C" __global__ void sums(const float* a, float* c, int n) {
     float sum[4];

@@ -1,4 +1,4 @@
-"""Batches that C starts by itself: results, counts and reports are those of the reference path.
+"""Batches that C starts without Python: results, counts and reports equal the reference path's.
 
 The launches have more workgroups than the device has compute units, in small batches.
 """
@@ -29,14 +29,14 @@ ONLY_LATE = f"s_cmp_lg_u32 s2, {LATE}\ns_cbranch_scc1 .L{{label}}\n{{body}}\n.L{
 
 @pytest.fixture(autouse=True)
 def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let small batches run one after another."""
+    """Make batches small, so that several run one after another."""
     monkeypatch.setattr(batch, "BATCH_WAVES", 100)
     monkeypatch.setattr(side_by_side, "LEAST_WAVES", 1 << 30)
 
 
 @pytest.fixture
 def followed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Return a list of the workgroups at which C has started batches, as far as Python sees."""
+    """Return a list of the first workgroups of batches that C has started, as Python sees them."""
     places: list[int] = []
     inner = dispatch.Dispatch.place
 
@@ -54,7 +54,7 @@ def late(body: str, label: str = "skip") -> str:
 
 
 def execute(body: str, launches: int = 2, **options: Any) -> Any:
-    """Run a kernel some times in a row; return what it has left, or the text of its fault."""
+    """Run a kernel several times; return its results, or the text of its fault."""
     memory = Memory()
     kernel = load_kernel(START + body + "\ns_endpgm", memory, arguments=[8, 8], lds=1024)
     size = 256 * GROUPS

@@ -30,7 +30,7 @@ WORDS = 16384
 
 
 def execute(body: str, *, waves: int = 4, groups: int = 3, lds: int = 1024, **options: Any) -> Any:
-    """Run a kernel on two buffers; return what it left there, or the text of its fault."""
+    """Run a kernel on two buffers; return their contents, or the text of its fault."""
     memory = Memory()
     kernel = load_kernel(body + "\ns_endpgm", memory, arguments=[8, 8], lds=lds)
     buffers = [memory.malloc(4 * WORDS) for _ in range(2)]
@@ -55,7 +55,7 @@ def execute(body: str, *, waves: int = 4, groups: int = 3, lds: int = 1024, **op
 
 
 def run_both(monkeypatch: pytest.MonkeyPatch, run: Callable[[], Any]) -> Any:
-    """Return what `run` returns on both paths, after a test that they agree."""
+    """Return the result of `run`, after a check that both paths agree."""
     monkeypatch.setenv(native_loop.VARIABLE, "reference")
     reference = run()
     monkeypatch.setenv(native_loop.VARIABLE, "native")
@@ -95,7 +95,7 @@ def test_hazards_are_reported_alike(name: str, monkeypatch: pytest.MonkeyPatch) 
 
     def run() -> Any:
         result = execute(text, waves=2, groups=2)
-        # Which lanes an undefined mask holds is arbitrary.
+        # The lanes in an undefined mask are arbitrary.
         return re.sub(r"lanes? [\d, -]+", "", result[0]) if len(result) == 3 else result
 
     run_both(monkeypatch, run)

@@ -1,4 +1,4 @@
-"""The run loop: argument segment, divergence, barriers, orders, statistics, and what it refuses."""
+"""The run loop: argument segment, divergence, barriers, orders, statistics, and refusals."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_ids_over_many_batches(memory: Memory) -> None:
 
 
 def test_waves_diverge_and_meet_again(memory: Memory) -> None:
-    """Each wave loops as often as its number in the workgroup, then all go on together."""
+    """Each wave's loop count is its number in the workgroup; then all continue together."""
     body = (
         PROLOGUE
         + """
@@ -99,7 +99,7 @@ def test_barrier_in_every_order(memory: Memory, order: Any) -> None:
 
 @pytest.mark.parametrize(("order", "seen"), [("lockstep", [1, 2]), ("abreast", [1, 1])])
 def test_waves_on_two_paths_run_abreast(memory: Memory, order: Any, seen: list[int]) -> None:
-    """Each path reads a flag, and the first overwrites it much later: only time orders the two."""
+    """Each path reads a flag, and the first overwrites it much later: only timing orders them."""
     path = "ds_read_b32 v2, v3\ns_waitcnt lgkmcnt(0)\n" + "s_nop 0\n" * 100
     body = (
         PROLOGUE
@@ -176,7 +176,7 @@ def test_partial_wave_and_packed_ids(memory: Memory) -> None:
     assert stats.num_waves == 1
 
 
-# Wave 0 goes round the barrier, then does what follows it, or ends.
+# Wave 0 skips the barrier, then executes the code after it, or ends.
 ROUND = (
     PROLOGUE
     + """

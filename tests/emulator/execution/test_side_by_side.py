@@ -1,4 +1,4 @@
-"""Batches side by side: neither results nor reports depend on the number of cores.
+"""Concurrent batches: neither results nor reports depend on the number of cores.
 
 The launches have more workgroups than four batches, and use LDS. The reference path runs the
 batches in the same order, on one core.
@@ -29,7 +29,7 @@ def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def begun(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Return a list of how many workgroups of each launch have run side by side."""
+    """Return a list of the number of workgroups of each launch that have run concurrently."""
     found: list[int] = []
     inner = side_by_side.SideBySide.run
 
@@ -42,7 +42,7 @@ def begun(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def on_any_number_of_cores(monkeypatch: pytest.MonkeyPatch, run: Callable[[], Any]) -> Any:
-    """Return what `run` returns on both paths and on one to five cores, which must agree."""
+    """Return the result of `run`, which must be equal on both paths and on one to five cores."""
     result = run_both(monkeypatch, run)
     usual = native_loop.usable_cores()
     try:

@@ -1,4 +1,4 @@
-"""What the workgroups of a product share in the caches, derived from the order of their tiles."""
+"""Sharing in the caches by the workgroups of a product, derived from the order of their tiles."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_one_round_on_one_die_fetches_each_panel_once():
 
 
 def test_eight_l2s_share_what_the_last_level_cache_fetches():
-    # A row of 304 tiles: each XCD needs the one row of A and columns of its own.
+    # A row of 304 tiles: each XCD needs the one row of A and its own columns.
     shares = derive(tiling(row_major(1, 304)), "gfx942")
     assert shares.fabric_bytes == (8 * BLOCK + 304 * 2 * BLOCK) * 64
     assert shares.memory_bytes == (BLOCK + 304 * 2 * BLOCK) * 64

@@ -1,4 +1,4 @@
-"""Wait states: how many each pair of instructions needs, and what LLVM puts in is never refused."""
+"""Wait states: the number for each pair of instructions; LLVM's own code is never refused."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ OTHER = "v_mfma_f32_32x32x8_f16 v[64:79], v[2:3], v[4:5], v[64:79]"
 
 
 def test_matrix_instructions_between_count_with_their_wait_for_the_unit() -> None:
-    """The second waits for the first's 8 passes, the third for 16: then v40 is long there."""
+    """The second waits for the first's 8 passes, the third for 16, long after v40 is ready."""
     reads = "v_max3_f32 v1, v40, v41, v42"
     (found,) = hazards(program("gfx942", [MFMA8, OTHER, reads]), "gfx942")
     assert (found.needed, found.found, found.rule) == (11, 8, "mfma_result")
@@ -150,7 +150,7 @@ def test_matrix_instructions_between_count_with_their_wait_for_the_unit() -> Non
     # Another pipeline does not wait.
     (found,) = hazards(program("gfx942", [MFMA8, MFMA_F64, reads]), "gfx942")
     assert found.found == 1
-    # What has passed since the first counts once.
+    # The states since the first count once.
     between = ["s_nop 3", OTHER]
     (found,) = hazards(program("gfx942", [MFMA8, *between, reads]), "gfx942")
     assert found.found == 8
@@ -249,7 +249,7 @@ extern "C" __global__ void product(const h4* a, const h4* b, f4* c) {
 
 @pytest.mark.parametrize("target", sorted(TARGETS))
 def test_each_nop_of_the_compiler_is_needed(target: str, memory: Memory) -> None:
-    """The table agrees with the compiler's: no state less, and none more."""
+    """The table agrees exactly with the compiler's."""
     from cupygemm.emulator.runtime.compile import compile_program
 
     code = code_object.load(compile_program(SOURCE, "p", target_name=target).code, memory, target)
@@ -259,7 +259,7 @@ def test_each_nop_of_the_compiler_is_needed(target: str, memory: Memory) -> None
         instructions[place] = decode(code.image, place, target)
         place += instructions[place].size
     assert not hazards(instructions, target)
-    weakened, less = 0, 2 if target == "gfx950" else 1  # the table asks for one state less there
+    weakened, less = 0, 2 if target == "gfx950" else 1  # the table requires one state less there
     for pc, inst in instructions.items():
         if inst.mnemonic != "s_nop" or inst.fields["simm16"] < less:
             continue

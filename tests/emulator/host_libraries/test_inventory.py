@@ -1,4 +1,4 @@
-"""Every function that CuPy's wheel binds is there, and the documentation says what computes it."""
+"""Every function that CuPy's wheel binds exists, and its implementation is documented."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operands of library calls: bounds, memory that was never written, and what becomes defined."""
+"""Operands of library calls: bounds, memory that was never written, and defined results."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ SEEDS = pytest.mark.parametrize("seed", [0, 5, 123456789012345])
 def of_amd(cp: ModuleType, name: str, seed: int) -> tuple[int, list[np.ndarray[Any, Any]]]:
     """Return the seed and two numbers each of 256 engines, by rocRAND's code in CuPy's wheel.
 
-    Each thread has a subsequence of its own.
+    Each thread has its own subsequence.
     """
     bits = getattr(cp.random, name)(seed, size=256)
     state = np.random.SeedSequence(seed).generate_state(1, np.uint32)
@@ -84,7 +84,7 @@ class Thread:
 def test_the_order_of_engines(
     monkeypatch: pytest.MonkeyPatch, inputs: int, outputs: int, place: int, count: int
 ) -> None:
-    """Two calls, against a loop over threads that is written as the kernel is."""
+    """Two calls, against a loop over threads that is written like the kernel."""
     size = 8
     monkeypatch.setattr(rand_engines, "NUM_ENGINES", size)
     monkeypatch.setattr(rand_sequences, "NUM_ENGINES", size)

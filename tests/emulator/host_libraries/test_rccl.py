@@ -1,4 +1,4 @@
-"""Collective operations between emulated devices: groups, processes, and what goes wrong."""
+"""Collective operations between emulated devices: groups, processes, and errors."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ def test_sends_and_receives_must_fit(ranks, monkeypatch):
 def test_ranks_must_fit(monkeypatch):
     rendezvous = Rendezvous()
     first = Link(rendezvous.unique_id, 0, 3)
-    while 0 not in rendezvous._ranks:  # its hello is on the way
+    while 0 not in rendezvous._ranks:  # its greeting is on the way
         time.sleep(0.01)
     for rank, size, message in ((0, 3, "two ranks have the number 0"), (1, 2, "are 2 ranks")):
         with pytest.raises(CommunicatorError, match=message):

@@ -1,4 +1,4 @@
-"""The stand-in rocSOLVER: `cupy.linalg` against NumPy, and what C sees of it."""
+"""The stand-in rocSOLVER: `cupy.linalg` against NumPy, and calls from C."""
 
 from __future__ import annotations
 

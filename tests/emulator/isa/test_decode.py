@@ -74,7 +74,7 @@ def test_the_first_four_bytes_decide_whether_there_are_more(target: str) -> None
 
 
 def _facts_or_none(code: bytes, target: str) -> tuple[object, ...] | None:
-    """Return what decides what an instruction does, decoded anew; None for no instruction."""
+    """Decode an instruction again and return all facts that determine it; None if invalid."""
     scaled = code[2:4] == bytes.fromhex("acd3")
     try:
         inst = build_instruction(code[: 16 if scaled else 8], target, format_instruction)
@@ -89,7 +89,7 @@ def test_an_instruction_of_four_bytes_is_decoded_once() -> None:
     assert decode(other + one, 0, "gfx942") is not decode(other + one, 0, "gfx90a")
 
 
-# Widths that are easily taken wrong, by hand from the ISA guides: (bytes, operand, registers).
+# Widths that are easily mistaken, by hand from the ISA guides: (bytes, operand, registers).
 WIDTHS = {
     "v_lshlrev_b64 v[0:1], v2, v[4:5]": ("00008fd202090200", {"vdst": 2, "src0": 1, "src1": 2}),
     "ds_read2_b64 v[0:3], v1 offset1:2": ("0002eed801000000", {"vdst": 4, "addr": 1}),
@@ -149,7 +149,7 @@ def test_a_part_that_survives_is_not_read(text: str, code: str) -> None:
 
 
 def test_a_target_refuses_what_it_lacks() -> None:
-    """Whatever one target has and another has not, by LLVM, is refused there."""
+    """Instructions that a target lacks, by LLVM, are refused there."""
     refused = 0
     for target in TARGETS:
         known = {text.split()[0] for _, text in entries(target)}

@@ -1,9 +1,9 @@
 """The disassembler's text is LLVM's, for every mnemonic and for whole compiled kernels.
 
-LLVM has its say in two ways that need nothing beyond what the package needs: its text is stored in
-``instructions.txt``, and its assembler, which the toolchain carries, must turn our text back into
-the same bytes. Where an llvm-objdump of LLVM 22 or later is installed, its listing of the compiled
-kernels is compared as well.
+The comparison with LLVM works in two ways that need only the package's own dependencies: LLVM's
+text is stored in ``instructions.txt``, and its assembler, which is part of the toolchain, must turn
+our text back into the same bytes. If an llvm-objdump of LLVM 22 or later is installed, its listing
+of the compiled kernels is compared as well.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def test_mnemonics_carry_their_suffix(target: str) -> None:
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_assembler_agrees_with_the_listing(target: str, tmp_path: Path) -> None:
-    """The stored pairs are what LLVM's assembler makes of the text."""
+    """LLVM's assembler turns the stored texts into the stored bytes."""
     source, output = tmp_path / "all.s", tmp_path / "all.hsaco"
     source.write_text(".text\n" + "\n".join(text for _, text in entries(target)) + "\n")
     find_toolchain().assemble(source, output, target=target)
@@ -95,7 +95,7 @@ def compiled(target: str, variants: Iterable[tuple[str, str]]) -> list[Path]:
 
 
 def without_ignored_bits(code: bytes, target: str) -> bytes:
-    """Clear the half of a 16-bit operand's literal that neither the hardware nor LLVM looks at."""
+    """Clear the half of a 16-bit operand's literal that the hardware and LLVM ignore."""
     inst = decode(code, 0, target)
     ignored = any(op.kind == "imm" and op.index == LITERAL and op.bits == 16 for op in inst.src)
     return code[:6] + bytes(2) if ignored and inst.encoding.startswith("VOP") else code
@@ -137,7 +137,7 @@ OBJDUMP = [path for name in ("llvm-objdump-22", "llvm-objdump") if (path := shut
 
 
 def objdump_is_recent(path: str) -> bool:
-    """Return whether this is LLVM 22 or later."""
+    """Whether this is LLVM 22 or later."""
     text = subprocess.run([path, "--version"], capture_output=True, text=True, check=True).stdout
     found = re.search(r"LLVM version (\d+)", text)
     return found is not None and int(found[1]) >= 22

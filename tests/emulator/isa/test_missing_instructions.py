@@ -1,4 +1,4 @@
-"""The documentation names each instruction that the emulated device refuses, and no other."""
+"""The documentation lists exactly the instructions that the emulated device refuses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Waves that can never end are reported at once, and live ones are left alone."""
+"""Waves that can never end are reported immediately, and live ones are not."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ def test_a_flag_in_global_memory_that_nobody_sets(order: Any) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("order", ORDERS)
 def test_a_lock_that_nobody_releases(order: Any) -> None:
-    """A compare-and-swap that fails, and a store of what is there, change nothing."""
+    """A compare-and-swap that fails, and a store of the present value, change nothing."""
     taken = "v_mov_b32 v4, 1\nglobal_store_dword v1, v4, s[4:5]\ns_waitcnt vmcnt(0)\n" + LOCK
     fault = stuck(taken, order=order)
     assert fault.kind == "deadlock"
@@ -176,7 +176,7 @@ def test_a_lock_that_nobody_releases(order: Any) -> None:
 
 @pytest.mark.slow
 def test_a_lock_that_each_lane_takes() -> None:
-    """The lane that has it goes on behind the loop, which the others do not leave."""
+    """The lane that holds it continues after the loop, which the others do not leave."""
     body = """
     v_mov_b32 v3, 0
     s_mov_b64 s[8:9], 0
@@ -278,7 +278,7 @@ def test_workgroups_that_are_not_on_the_device_are_named(monkeypatch: pytest.Mon
     spin:
     {SPIN_ON_LDS}
     """
-    atomic = "global_atomic_add v2, v1, s[4:5]"  # by which workgroups may wait for each other
+    atomic = "global_atomic_add v2, v1, s[4:5]"  # which allows workgroups to wait for each other
     fault = stuck(body + atomic, grid=320)  # more than the compute units, each of which takes one
     assert "Workgroups 0 to 7 of the grid are on the device; the 312 others start" in fault.detail
     assert "are on the device" not in stuck(body, grid=320).detail
@@ -286,7 +286,7 @@ def test_workgroups_that_are_not_on_the_device_are_named(monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize("order", ORDERS)
 def test_a_producer_that_computes_for_long_is_waited_for(order: Any) -> None:
-    """Nothing is stored for much longer than the watch waits, and then the flag is set."""
+    """For much longer than the watchdog's interval nothing is stored, and then the flag is set."""
     body = f"""
     s_lshr_b32 s6, s6, 6
     s_cmp_eq_u32 s6, 0
@@ -358,7 +358,7 @@ buffer_load_dword v1, s[12:15], 0 offen lds
 
 @pytest.mark.parametrize("store", STORES.strip().splitlines())
 def test_every_store_counts_as_a_change(store: str) -> None:
-    """A store of the value that is there does not count. The proof of a deadlock needs both."""
+    """A store of the present value does not count. The proof of a deadlock needs both."""
     changes = ctypes.c_int64.in_dll(library(), "memory_changes")
     prologue = """
     v_mov_b32 v3, 0x70007

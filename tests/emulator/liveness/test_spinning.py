@@ -51,7 +51,7 @@ def execute(
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("waiting", [0, 1], ids=["first waits", "second waits"])
 def test_a_flag_between_two_waves(order: Any, waiting: int) -> None:
-    """One wave spins on a flag that the other sets, whichever runs first and stands first."""
+    """One wave spins on a flag that the other sets, whichever runs first or is first in code."""
     body = f"""
     s_lshr_b32 s6, s6, 6
     s_cmp_eq_u32 s6, {waiting}
@@ -72,9 +72,10 @@ def test_a_flag_between_two_waves(order: Any, waiting: int) -> None:
     assert execute(body, 2, 1, 128, order=order).tolist() == [1, 7]
 
 
-# What Triton makes of `while tl.atomic_cas(lock, 0, 1) == 1: pass`: one lane tries, LDS tells the
-# others, and two barriers a turn keep them together. The spinning workgroups stand at lower
-# program counters than the one that holds the lock, and their turns end at barriers and branches.
+# Triton's code for `while tl.atomic_cas(lock, 0, 1) == 1: pass`: one lane tries, LDS passes the
+# result to the others, and two barriers per iteration keep them together. The spinning workgroups
+# are at lower program counters than the one that holds the lock, and their turns end at barriers
+# and branches.
 LOCK = """
 v_cmp_eq_u32 s[8:9], 0, v0
 try:
@@ -120,7 +121,7 @@ def test_a_lock_between_workgroups(order: Any) -> None:
 
 
 def test_persistent_workgroups_wait_for_each_other() -> None:
-    """One workgroup of four waves on each compute unit: all count in before any goes on."""
+    """One workgroup of four waves on each compute unit: all increment before any continues."""
     body = """
     s_cmp_eq_u32 s6, 0
     s_cbranch_scc0 done
@@ -173,7 +174,7 @@ def test_a_limit_on_instructions(monkeypatch: pytest.MonkeyPatch, order: Any) ->
 
 
 def test_waves_that_diverge_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Turns that end at branches count as well as those that run to their last step."""
+    """Turns that end at branches count like those that run to their last step."""
     monkeypatch.setenv(LIMIT_VARIABLE, "30000")
     body = """
     s_lshr_b32 s6, s6, 6

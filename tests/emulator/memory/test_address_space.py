@@ -1,4 +1,4 @@
-"""Address ranges: used as late as possible again, and lost neither to fragments nor to the host."""
+"""Address ranges: reused as late as possible, and lost neither to fragments nor to the host."""
 
 from __future__ import annotations
 
@@ -92,12 +92,12 @@ def test_blocks_that_come_and_go_cost_the_host_nothing() -> None:
         for _ in range(10_000):
             memory.free(memory.malloc(64))
         grown.append(resident_bytes() - before)
-    assert min(grown) < 2 << 20  # once 1.5 KiB each block
+    assert min(grown) < 2 << 20  # formerly 1.5 KiB for each block
     memory.close()
 
 
 def test_the_bits_of_a_neighbour_outlive_a_block(memory: Memory) -> None:
-    """A page of the shadow stands for several small blocks."""
+    """A page of the shadow memory covers several small blocks."""
     assert memory.shadow is not None
     blocks = [memory.malloc(64) for _ in range(10)]
     for block in blocks:

@@ -1,4 +1,4 @@
-"""Device memory: extents, guards, freed addresses, carved arrays; what a launch may ask for."""
+"""Device memory: extents, guards, freed addresses, carved arrays; limits of a launch."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_describe_tells_what_was_freed_and_what_never_was(memory: Memory) -> Non
 
 
 def test_past_an_array_into_what_was_freed(memory: Memory) -> None:
-    """Either may be meant: a pointer kept too long, or an index too high."""
+    """Either may be the mistake: a pointer kept too long, or an index too high."""
     block = memory.malloc(4096, "pool")
     array = memory.carve(block, 512)
     memory.carve(block + 512, 8)  # dropped at once
@@ -117,7 +117,7 @@ def test_free_of_what_was_not_allocated_says_what_is_there(memory: Memory) -> No
 
 
 def test_past_an_array_in_a_place_that_was_another_before(memory: Memory) -> None:
-    """CuPy's pool gives out a block again: the live array is told first, then the freed one."""
+    """CuPy's pool reuses a block: the live array is named first, then the freed one."""
     block = memory.malloc(4096, "pool")
     memory.carve(block, 4000)  # dropped at once
     arrays = [memory.carve(block, 999), memory.carve(block + 1024, 100)]
@@ -254,7 +254,7 @@ def test_the_collector_may_free_while_ranges_are_made(
 
     def collecting(*arguments: Any) -> Any:
         if left:
-            memory.free(left.pop())  # as a destructor does that runs now
+            memory.free(left.pop())  # as by a destructor that runs now
         return make(*arguments)
 
     monkeypatch.setattr(np, "frombuffer", collecting)

@@ -1,4 +1,4 @@
-"""The tables of valid memory, which are derived from what differs from the latest ones."""
+"""The tables of valid memory, which are updated from the changes since the latest ones."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cupygemm.emulator.memory.extents import Extents, Owner
 
 
 class Drawn:
-    """Blocks and arrays that come and go at random, of which most changes are small."""
+    """Blocks and arrays that are created and freed at random; most changes are small."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
@@ -24,9 +24,9 @@ class Drawn:
         self.next_start = 1 << 40
 
     def add(self) -> None:
-        """Add a block, and carve an array from it or not."""
+        """Add a block, and possibly carve an array from it."""
         self.next_start += 4096
-        start = self.next_start - 4096 * self.random.choice([0, 1 << 20])  # beside, or far below
+        start = self.next_start - 4096 * self.random.choice([0, 1 << 20])  # adjacent, or far below
         remember = self.random.random() < 0.8
         self.extents.add(start, 512, "block", None, remember=remember)
         self.starts.append(start)
@@ -74,12 +74,12 @@ def test_tables_are_those_that_are_derived_anew(seed: int) -> None:
             np.testing.assert_array_equal(getattr(known, name), getattr(expected, name))
         assert list(extents._freed) == freed
         assert extents.present_blocks() == expected.all_blocks
-    assert 60 < from_changes < 120  # both ways of deriving have been compared
+    assert 60 < from_changes < 120  # both ways of deriving were compared
     assert len(freed) > 20
 
 
 class Interrupted(dict[Any, Any]):
-    """A dictionary that another thread gets to work behind each time it is read."""
+    """A dictionary that lets another thread run each time it is read."""
 
     other: Callable[[], None]
 
@@ -114,7 +114,7 @@ def test_other_threads_add_and_remove_while_tables_are_derived(seed: int) -> Non
 
 
 def test_a_launch_derives_no_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its arguments lie where those of the launch before it did."""
+    """Its arguments have the addresses of the previous launch's."""
     extents = Extents()
     for start in range(0, 40960, 4096):
         extents.add(start, 512, "block", None, remember=True)

@@ -1,4 +1,4 @@
-"""Loads of a dword from a few places load, find and record what one lane after another does."""
+"""Loads of a dword from a few places have the effect of loads by one lane after another."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def execute(state: State, text: str, wave: int, mask: int) -> int:
 
 
 def runs_of_lanes(rng: np.random.Generator, places: int) -> np.ndarray:
-    """Return the place of each lane: lanes in a row share one, in any order of the places."""
+    """Return the place of each lane: runs of lanes share a place, in any order of the places."""
     starts = np.sort(rng.choice(np.arange(1, LANES), places - 1, replace=False))
     run = np.searchsorted(starts, np.arange(LANES), side="right")
     return rng.choice(DWORDS, places, replace=False)[run]

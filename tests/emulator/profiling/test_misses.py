@@ -1,4 +1,4 @@
-"""The causes of misses in vL1D, against a model written down again in Python."""
+"""The causes of misses in vL1D, against an independent model in Python."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.emulator.profiled import profiled
 
 
 class Lru:
-    """A cache that keeps the lines used last, in sets."""
+    """A set-associative cache that evicts the least recently used line."""
 
     def __init__(self, sets: int, ways: int) -> None:
         self.ways = ways
@@ -55,7 +55,7 @@ def test_random_gathers(target: str) -> None:
     rounds, data = 40, 96 << 10
     rng = np.random.default_rng(3)
     table = 256 * rounds
-    # Half of the lanes stay in one residue of lines, so that conflicts occur.
+    # Half of the lanes access lines of one residue, so that conflicts occur.
     chosen = rng.integers(0, data // 4, (rounds, 64))
     alike = rng.integers(0, data // 2048, chosen.shape) * 512
     offsets = table + 4 * np.where(rng.random(chosen.shape) < 0.5, alike, chosen)
@@ -127,7 +127,7 @@ def test_rows_at_a_power_of_two_share_a_set() -> None:
 
 
 def test_conflicts_without_an_effect_are_no_cause(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are one if they cost time, or change the hit rate."""
+    """They are a cause only if they cost time or change the hit rate."""
     monkeypatch.setattr(remedies, "gain", lambda *_: 0.004)
     assert "they cost none of the modelled time, but they change" in str(rows(2 * 8192).verdict)
     causes = importlib.import_module("cupygemm.emulator.profiling.causes")

@@ -47,7 +47,7 @@ def figures() -> Any:
 def profile_both(
     monkeypatch: pytest.MonkeyPatch, body: str, events: list[int], **options: Any
 ) -> Any:
-    """Return the profile of a kernel, after a test that both paths agree and C took part."""
+    """Return the profile of a kernel, after a check that both paths agree and C was used."""
 
     def run() -> Any:
         result = execute(body, profile=True, **options)

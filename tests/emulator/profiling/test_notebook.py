@@ -1,4 +1,4 @@
-"""What notebooks and the interpreter show of profiles, faults and explanations; call sites."""
+"""Profiles, faults and explanations as notebooks and the interpreter show them; call sites."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_an_explanation_in_a_notebook(cp: ModuleType) -> None:
     assert "(64, 32)" in html
 
 
-# Two functions stand in one line, as macros make them; the line is said once.
+# Two functions are in one line, as from macros; the line is reported once.
 INLINED = """
 #define TWICE(get)                                                                                 \
     __device__ inline float same(const float* x, int i) { return 2 * get(x, i); }                  \

@@ -1,4 +1,4 @@
-"""The cache model against one written down again in Python, on random gathers and scatters."""
+"""The cache model against an independent one in Python, on random gathers and scatters."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ v_add_u32 v1, {TABLE}, v1
 
 
 class Reference:
-    """L1s that evict; L2s and a last-level cache that are large enough never to."""
+    """L1s that evict; L2s and a last-level cache that are large enough never to evict."""
 
     def __init__(self, target: str) -> None:
         self.line = 64 if target == "gfx90a" else 128
@@ -96,7 +96,7 @@ class Reference:
 @pytest.mark.parametrize("target", ["gfx90a", "gfx942", "gfx950"])
 def test_random_gathers(target: str) -> None:
     rng = np.random.default_rng(5)
-    start = ROUNDS * TABLE  # of the data, behind the tables; a multiple of 128
+    start = ROUNDS * TABLE  # of the data, after the tables; a multiple of 128
     assert start % 128 == 0
     # Half of the accesses go to a few lines, so that all caches have hits.
     spread = rng.integers(0, DATA // 4, (ROUNDS, WORKGROUPS, 64))

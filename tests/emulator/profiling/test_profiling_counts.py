@@ -1,4 +1,4 @@
-"""Counts of kernels whose counts can be worked out by hand."""
+"""Counts of kernels that can be computed by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The count of a main loop, against loops that are counted by hand in the comments."""
+"""The counts of a main loop, against counts by hand in the comments."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def looped(body: str) -> str:
 
 
 def test_memory_instructions_in_the_shadow_of_mfma_cost_nothing() -> None:
-    """Three of 4 cycles issue behind an MFMA of 16; a fourth would delay the next."""
+    """Three of 4 cycles issue in the shadow of an MFMA of 16; a fourth would delay the next."""
     body = "\n".join(f"{line}\nv_nop\nv_nop" for line in mfmas(8).splitlines())
     loop = profile(looped(body))  # after the last: v_nop, v_nop, the branch
     assert (loop.mfma, loop.mfma_cycles, loop.cycles, loop.efficiency) == (8, 128, 128, 1.0)
@@ -69,7 +69,7 @@ def test_lds_and_its_latency() -> None:
     assert loop.lds_bytes == 2 * 1024
     assert loop.segments[0].stall_cycles == 64 + 64 - 8
     assert loop.cycles == 128 + 4 + 3 * 16 + 4 + 4  # the wait's slot, the MFMA, the branch
-    # One of two in flight: the first is there after 32 + 64 cycles.
+    # One of two in flight: the first arrives after 32 + 64 cycles.
     loop = profile(looped(body + "s_waitcnt lgkmcnt(1)\n" + mfmas(4)))
     assert loop.segments[0].stall_cycles == 32 + 64 - 8
 
@@ -90,7 +90,7 @@ BARRIERS = (
 
 
 def test_waves_in_step_hide_nothing() -> None:
-    """Segments: read (4), wait until 64 + 64, slot, barrier; 2 x 16 MFMA behind one another."""
+    """Segments: read (4), wait until 64 + 64, slot, barrier; 2 x 16 consecutive MFMA."""
     loop = profile(looped(BARRIERS), threads=512)
     assert [segment.mfma_cycles for segment in loop.segments] == [0, 256]
     read = 4 + 128 + 4 + 4  # branch, read, wait and its slot, barrier: 8 waves x 8 cycles + 64
@@ -123,7 +123,7 @@ def test_staggered_waves_hide_each_others_memory_phase() -> None:
 
 
 def test_a_barrier_that_no_wave_or_every_wave_avoids_staggers_nothing() -> None:
-    """The branch depends on an argument, or on the work-item alone behind a reconvergence."""
+    """The branch depends on an argument, or only on the work-item after a reconvergence."""
     assert profile(AROUND_A_BARRIER.format(ARGUMENT) + looped(BARRIERS), threads=512).groups == 1
     masked = """
     v_cmp_gt_u32 vcc, 256, v0
@@ -151,7 +151,7 @@ def test_a_barrier_that_no_wave_or_every_wave_avoids_staggers_nothing() -> None:
 
 
 def test_a_barrier_between_two_loops_staggers_nothing() -> None:
-    """All waves pass the barrier behind the inner loop before they come back to it."""
+    """All waves pass the barrier after the inner loop before they return to it."""
     nested = (
         f"outer:\nloop:\n{BARRIERS}\ns_cbranch_scc1 loop\ns_barrier\ns_cbranch_vccz outer\ns_endpgm"
     )
@@ -227,14 +227,14 @@ def test_how_often_a_loop_repeats(start: str, step: str, compare: str, count: in
 
 
 def test_latency_of_memory_that_nothing_covers() -> None:
-    """A load waited for at once, and one that a whole iteration covers."""
+    """A load with an immediate wait, and one that a whole iteration covers."""
     at_once = "buffer_load_dwordx4 v[100:103], v110, s[4:7], 0 offen\ns_waitcnt vmcnt(0)\n"
     loop = profile(looped(at_once + mfmas(4)), memory_latency=500)
     assert loop.exposed_cycles == 500 - 4
     assert loop.global_bytes == 1024
     later = "s_waitcnt vmcnt(0)\nbuffer_load_dwordx4 v[100:103], v110, s[4:7], 0 offen\n"
     loop = profile(looped(later + mfmas(40)), memory_latency=500)
-    assert loop.exposed_cycles == 0  # 640 cycles of MFMA lie in between
+    assert loop.exposed_cycles == 0  # with 640 cycles of MFMA in between
     loop = profile(looped(later + mfmas(16)), memory_latency=500)
     assert loop.exposed_cycles == 500 - (loop.cycles - loop.exposed_cycles) + 4  # less the wait
     assert profile(looped(at_once + mfmas(4)), memory_latency=0).exposed_cycles == 0

@@ -1,4 +1,4 @@
-"""The timing model of a compute unit, on instructions whose cycles can be worked out by hand."""
+"""The timing model of a compute unit, on instructions whose cycles are computed by hand."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def mfma(accumulator: int) -> str:
 
 
 def issued(profile: KernelProfile, start: str, wave: int = 0) -> list[int]:
-    """Return when a wave issues the instructions whose text starts so."""
+    """Return the cycles at which a wave issues the instructions whose text has a prefix."""
     assert profile.timing is not None
     schedule, workload = profile.timing.schedule(), profile.timing.workload
     offsets = {inst.offset for inst in at(profile, start)}
@@ -81,7 +81,7 @@ def test_mfma_issue_every_16_cycles_whatever_their_accumulators() -> None:
     ],
 )
 def test_wait_states_behind_an_mfma(use: str, states: int) -> None:
-    """The model waits by itself: code must have the s_nop, and its stream is played without."""
+    """The model inserts the waits itself: the code needs s_nop, and is simulated without them."""
     profile = profiled("\n".join([ZEROS, "s_nop 1", mfma(8), "s_nop 7", "s_nop 7", use]))
     assert profile.timing is not None
     workload = profile.timing.workload

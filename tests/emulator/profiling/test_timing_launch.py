@@ -1,4 +1,4 @@
-"""From a compute unit to a launch, and what a profile shows of it."""
+"""From a compute unit to a launch, and its presentation in a profile."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_another_clock() -> None:
     assert profile.timing is not None
     assert slow.timing is not None
     assert (profile.timing.clock_mhz, slow.timing.clock_mhz) == (2100, 1000)
-    # Memory is as far away in nanoseconds, so in fewer cycles, and everything else is as far.
+    # The latency of memory is the same in nanoseconds, hence fewer cycles; others are unchanged.
     assert slow.timing.cycles < profile.timing.cycles
     assert slow.timing.seconds > profile.timing.seconds
     with pytest.raises(ValueError, match="clock_mhz=0: the clock must be positive"):

@@ -1,4 +1,4 @@
-"""The verdict of a profile names the trouble that was put into a kernel, with its figures."""
+"""The verdict of a profile names the problem that was put into a kernel, with its figures."""
 
 from __future__ import annotations
 

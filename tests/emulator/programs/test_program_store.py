@@ -1,4 +1,4 @@
-"""Decoded programs outlive the modules that they are of, up to a number of instructions."""
+"""Decoded programs outlive their modules, up to a total number of instructions."""
 
 from __future__ import annotations
 

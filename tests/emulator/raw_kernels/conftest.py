@@ -1,4 +1,4 @@
-"""CuPy, for the tests of what is looked at before a launch."""
+"""CuPy, for the tests of checks before a launch."""
 
 from types import ModuleType
 

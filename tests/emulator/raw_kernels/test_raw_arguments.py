@@ -53,7 +53,7 @@ def module(emulated_cp: ModuleType) -> Any:
 
 
 def findings(kernel: Any, *arguments: Any) -> tuple[str, str]:
-    """Launch a kernel; return what is an error, and what is a warning."""
+    """Launch a kernel; return the errors and the warnings."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", KernelWarning)
         try:
@@ -283,7 +283,7 @@ def test_a_view_whose_strides_the_kernel_cannot_know_is_a_warning(emulated_cp: M
     assert "do not follow each other" in told(x[:6, :6])
     assert "it repeats elements" in told(cp.broadcast_to(x, (2, 20, 15))[:, :6])
     assert told(x.T).endswith("cupy.ascontiguousarray(x)\n  check: argument_views")
-    # The kernel may know: by a number, by an array of strides, or because the array is meant so.
+    # The kernel may know the strides: by a number, by an array, or because the view is intended.
     assert not told(x[:6, :6], ldb=15)
     assert "none of its strides" not in told(x[:6, :6], ldb=60)
     assert not told(x[:6, :6], cp.array([15, 1], "i4"))
@@ -337,7 +337,7 @@ def test_accesses_beyond_a_view_inside_its_array_are_a_warning(emulated_cp: Modu
     assert findings(kernel, x[1:].ravel(), y[1:], 50, 64) == none
     assert findings(kernel, x[1].data.ptr, y, 0, 60) == none
     y[:] = x + 1
-    assert findings(kernel, x[1], x, 0, 0) == none  # what other kernels did counts for nothing
+    assert findings(kernel, x[1], x, 0, 0) == none  # accesses of other kernels are ignored
     with emulator.checks(argument_views="error"), pytest.raises(EmulatorError, match="beyond a"):
         kernel((1,), (64,), (x[1], y, 0, 51))
     with emulator.checks(argument_views="off"):

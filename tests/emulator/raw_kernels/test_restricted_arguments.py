@@ -23,7 +23,7 @@ SERIAL = "if (I == 0) for (int i = 0; i < n; i++) y[i] = x[i] + 1;"
 
 
 def found(cp: ModuleType, body: str, x: Any, y: Any, rx: str = RESTRICT, ry: str = RESTRICT) -> str:
-    """Launch a kernel on 64 elements; return what the check says."""
+    """Launch a kernel on 64 elements; return the check's reports."""
     source = KERNEL.replace("RX", rx).replace("RY", ry).replace("BODY", body)
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always", KernelWarning)

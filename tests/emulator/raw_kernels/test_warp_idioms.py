@@ -69,7 +69,7 @@ def found(source: str) -> list[int]:
 
 
 def launched(source: str, threads: int) -> tuple[np.ndarray, list[str]]:
-    """Return what a kernel makes of 1, 2, ..., and the warnings of its launch."""
+    """Return a kernel's results for 1, 2, ..., and the warnings of its launch."""
     code = compile_program(source, "a.hip", target_name="gfx942").code
     x, y = np.arange(1, threads + 1, dtype="f4"), np.zeros(threads, "f4")
     with warnings.catch_warnings(record=True) as caught:

@@ -58,8 +58,8 @@ def arrays(cp: ModuleType, threads: int) -> tuple[object, object]:
     return cp.zeros(threads, "i4"), cp.zeros(threads, "i4")
 
 
-# 400 workgroups are more than one for each compute unit, and 1,600 waves more than run together
-# in other launches.
+# 400 workgroups are more than one for each compute unit, and 1,600 waves are more than run
+# concurrently in other launches.
 @pytest.mark.slow
 @pytest.mark.parametrize(("grid", "block"), [(1, 64), (7, 128), (400, 256)])
 def test_a_grid_waits_for_itself(cp: ModuleType, launch: Launch, grid: int, block: int) -> None:

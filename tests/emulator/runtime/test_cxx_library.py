@@ -12,8 +12,8 @@ from cupygemm.emulator.runtime import cxx_library
 from cupygemm.emulator.runtime.compile import compile_program
 from cupygemm.emulator.runtime.properties import DeviceProperties
 
-# A program as people write it: a host part with containers and streams, launches of templates, and
-# device code that uses the library's constexpr functions, complex numbers and wide vectors.
+# A typical program: a host part with containers and streams, launches of templates, and device code
+# that uses the library's constexpr functions, complex numbers and wide vectors.
 PROGRAM = r"""
 #include <omp.h>
 #include <hip/hip_runtime.h>

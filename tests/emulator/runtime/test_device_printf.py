@@ -1,4 +1,4 @@
-"""Kernels print: conversions as in C, the lanes of a wave in order, the limits of the buffer."""
+"""printf in kernels: conversions as in C, lanes of a wave in order, the limits of the buffer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""HIP functions for programs of a driver's API: contexts, links, attributes; what is exported."""
+"""HIP functions of the driver's API: contexts, links, attributes; exported names."""
 
 from __future__ import annotations
 

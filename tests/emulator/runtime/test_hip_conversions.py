@@ -24,7 +24,7 @@ ENCODINGS = {
 
 @pytest.fixture(scope="module")
 def encoded(cp: ModuleType) -> tuple[Array, dict[str, Array]]:
-    """Numbers, and for each encoding their codes by four functions, a byte each."""
+    """Numbers, and for each encoding their codes by four functions, one byte each."""
     numbers = RNG.standard_normal(256) * 2.0 ** RNG.integers(-12, 20, 256)
     numbers[:6] = [1e30, -1e30, np.nan, 0, 1 + 2**-4 + 2**-40, 464 + 2**-40]
     code = """

@@ -49,7 +49,7 @@ def test_a_graph_runs_by_its_dependencies(cp: ModuleType, hip: Hip, scale: Any) 
     graph = hip.made("hipGraphCreate", ctypes.c_uint(0))
     launch, kept = launch_of(scale, x, 10)
     call = HostCall(ctypes.cast(host_function, ctypes.c_void_p).value, None)
-    # The host's node and the launch are added before what they come after.
+    # The host node and the launch are added before their predecessors.
     told = hip.node("HostNode", graph, [], ctypes.byref(call))
     scaled = hip.node("KernelNode", graph, [], ctypes.byref(launch))
     kept[0][1].value = 77  # the node has the arguments as they were
@@ -171,7 +171,7 @@ def test_pools_count_what_is_in_use(hip: Hip) -> None:
     assert hip.status("hipMemPoolDestroy", default) == INVALID_VALUE
     hip.hipMemPoolDestroy(pool)
     assert hip.made("hipDeviceGetMemPool", ctypes.c_int(0)) == default
-    hip.hipMemset(blocks[1], ctypes.c_int(0), 500)  # what was allocated stays
+    hip.hipMemset(blocks[1], ctypes.c_int(0), 500)  # existing allocations remain
     hip.hipFree(blocks[1])
     assert hip.status("hipMemPoolTrimTo", pool, 0) == INVALID_VALUE
 

@@ -118,7 +118,7 @@ def test_lanes_with_equal_values(cp: ModuleType) -> None:
 
 
 def test_tiles_are_compared_apart(cp: ModuleType) -> None:
-    """Only the first tile of each wave holds one value: all lanes together do not."""
+    """Only the first tile of each wave has a single value; all lanes together do not."""
     found = results(cp, "int same; out = tile.match_all(t % 64 < 32 ? 7 : t, same) + same")
     np.testing.assert_array_equal(found, np.where(np.arange(THREADS) % 64 < 32, 2**32, 0))
 
@@ -154,7 +154,7 @@ def test_reductions_over_masks(cp: ModuleType, name: str, function: np.ufunc) ->
 
 
 def test_masks_of_other_lanes_are_reported(cp: ModuleType) -> None:
-    """Masks that divide a wave are right; one of 32 lanes is not, where all 64 pass it."""
+    """Masks that divide a wave are right; a mask of 32 lanes that all 64 pass is not."""
     right = (
         "unsigned long long low = 0xffffffff, some = __ballot(t % 64 < 10);"
         "out = __shfl_down_sync(t % 64 < 32 ? low : ~low, v, 2, 32);"
@@ -181,7 +181,7 @@ def test_masks_of_other_lanes_are_reported(cp: ModuleType) -> None:
 def test_the_leader_alone_may_set_what_lanes_shuffle(cp: ModuleType, shuffled: str) -> None:
     """Lanes count together: one adds for all of them, and the others' variable is not set.
 
-    The compiler must not take it that all lanes have set it, and so have all added.
+    The compiler must not assume that all lanes have set it, and therefore all have added.
     """
     head = "__device__ int total;"
     body = f"""

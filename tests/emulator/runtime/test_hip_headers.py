@@ -68,7 +68,7 @@ def test_mathematical_constants(cp: ModuleType) -> None:
     np.testing.assert_array_equal(y.get()[:6], expected)
     low = [1.2246467991473532e-16, 2.0355273740931033e-17, -2.8037281277851704e-18]
     low += [2.3190468138462996e-17, -4.8336466567264567e-17, 6.1232339957367660e-17]
-    np.testing.assert_array_equal(y.get()[6:], low)  # as ROCm's header has them
+    np.testing.assert_array_equal(y.get()[6:], low)  # as in ROCm's header
     singles = np.array([np.pi, 2**-149, np.sqrt(2 / np.pi), np.nan], "f4")
     np.testing.assert_array_equal(z.get(), singles)
 

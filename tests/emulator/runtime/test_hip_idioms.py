@@ -1,4 +1,4 @@
-"""What HIP source of other projects takes for granted: headers, vectors, pairs and groups."""
+"""Idioms of HIP source in other projects: headers, vectors, pairs and groups."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_textures_do_not_compile_and_say_why() -> None:
 
 
 def test_lowest_bits_and_the_number_of_the_host(cp: ModuleType) -> None:
-    """A number without bits has none, and HIP's device -1 is the host."""
+    """A number without set bits has no lowest one, and HIP's device -1 is the host."""
     code = """
     static_assert(hipCpuDeviceId == -1 && hipInvalidDeviceId == -2, "");
     unsigned high = __lastbit_u32_u64((unsigned long)a << 32);
@@ -291,7 +291,7 @@ def test_pairs_of_numbers_are_added_in_place(cp: ModuleType) -> None:
 
 @pytest.mark.parametrize("target", ["gfx90a", "gfx942"])
 def test_pairs_of_numbers_are_added_atomically(target: str) -> None:
-    """By an instruction, where the target has it, and else by a loop, in device memory and LDS."""
+    """By an instruction if the target has it, otherwise by a loop, in device memory and LDS."""
     source = """
     #include <hip/hip_bf16.h>
     extern "C" __global__ void add(half2* a, __hip_bfloat162* b) {

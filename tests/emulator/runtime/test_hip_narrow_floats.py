@@ -1,4 +1,4 @@
-"""HIP's floats of 4 and 6 bits: their conversions, their types, and what a pair's bits are."""
+"""HIP's floats of 4 and 6 bits: their conversions, their types, and the bits of pairs."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def hip(cp: ModuleType) -> Hip:
 
 
 def test_a_captured_launch_gets_other_arguments(cp: ModuleType, hip: Hip, scale: Any) -> None:
-    """As a program does that moves its buffers: parameters are read, changed and written back."""
+    """Like a program that moves its buffers: parameters are read, changed and written back."""
     x, other, stream = (
         cp.arange(4, dtype="i4"),
         cp.arange(4, dtype="i4"),

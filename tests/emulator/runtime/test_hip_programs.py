@@ -1,4 +1,4 @@
-"""Sources of other projects as they are: host code and bindings beside kernels, and faults."""
+"""Unmodified sources of other projects: kernels with host code and bindings, and faults."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_a_launch_may_name_a_kernel_with_commas(cp: ModuleType) -> None:
 
 @pytest.mark.slow
 def test_a_program_may_define_what_rocm_lacks(cp: ModuleType) -> None:
-    """bitsandbytes defines conversions to pairs of bf16 by the names that CUDA has for them."""
+    """bitsandbytes defines conversions to pairs of bf16 by CUDA's names."""
     source = """
     #include <hip/hip_runtime.h>
     #include <hip/hip_bf16.h>
@@ -138,7 +138,7 @@ def test_a_failed_assert_is_named_with_its_condition(cp: ModuleType) -> None:
 
 
 def test_reads_that_a_write_may_race_with_are_listed(cp: ModuleType) -> None:
-    """Waves 0 and 1 read; the record of the place names the last of them only."""
+    """Waves 0 and 1 read; the record of the place names only the last reader."""
     source = """
     extern "C" __global__ void sum(const float* x, float* y) {
         __shared__ float s[128];

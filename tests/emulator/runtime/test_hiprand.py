@@ -160,7 +160,7 @@ def test_the_numbers_are_those_of_the_generators(cp: ModuleType, kernels: Any, n
 def test_known_answers(
     cp: ModuleType, kernels: Any, key: int, low: int, high: int, answer: str
 ) -> None:
-    """Those that Random123 publishes for philox4x32_10."""
+    """Random123's published answers for philox4x32_10."""
     out = cp.zeros(4, "u4")
     kernels.get_function("block")(
         (1,), (1,), (np.uint64(key), np.uint64(low), np.uint64(high), out)

@@ -246,7 +246,7 @@ def test_a_source_in_another_encoding_keeps_its_bytes(
 ) -> None:
     monkeypatch.setenv("CUPYGEMM_HIPCC_TARGET", "gfx942")
     source, output = tmp_path / "latin.hip", tmp_path / "latin.hsaco"
-    for letter in (b"\xf6", b"\xe4"):  # the text with its includes differs by this byte only
+    for letter in (b"\xf6", b"\xe4"):  # the text with its includes differs only by this byte
         text = b'// gr\xf6\xdfe\n__constant__ char name[] = "[%s]";\n' % letter
         source.write_bytes(b'extern "C" ' + text)
         assert hipcc.main(["--genco", str(source), "-o", str(output)]) == 0

@@ -1,4 +1,4 @@
-"""Headers that are precompiled make programs compile sooner, and change nothing else."""
+"""Precompiled headers make programs compile faster, and change nothing else."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ extern "C" __global__ void twice(CArray<complex<float>, 1, true, true> x) {
 
 
 class Compilation:
-    """A program in a folder, compiled to an object file; keeps the options of each try."""
+    """A program in a folder, compiled to an object file; records the options of each attempt."""
 
     def __init__(self, folder: Path, patch: pytest.MonkeyPatch) -> None:
         import cupy
@@ -61,7 +61,7 @@ class Compilation:
 
     @property
     def precompiled(self) -> list[bool]:
-        """Tell of each try whether it used precompiled headers."""
+        """Whether each attempt used precompiled headers."""
         return ["-include-pch" in options for options in self.tries]
 
 
@@ -188,7 +188,7 @@ def test_a_program_that_includes_more_is_expanded_for_its_key(
 
 
 def test_the_key_holds_macros_of_the_headers(compilation: Compilation, tmp_path: Path) -> None:
-    """A macro that the headers define and do not use changes programs that use it."""
+    """A macro that the headers define but do not use changes programs that use it."""
     header = tmp_path / "mine" / "cupy" / "mine.cuh"
     header.parent.mkdir(parents=True)
     compilation.options = (f"-I{tmp_path / 'mine'}",)

@@ -32,7 +32,7 @@ def text(hip: ctypes.CDLL, status: int) -> str:
     return bytes(hip.hipGetErrorString(status)).decode()
 
 
-# -- what CuPy's wheel links against --
+# -- the symbols that CuPy's wheel needs --
 
 
 def needed_symbols() -> set[tuple[str, str, str]]:
@@ -197,7 +197,7 @@ def test_pointer_attributes_tell_the_kind(cp: ModuleType, allocator: str, kind: 
     runtime = cp.cuda.runtime
     arguments = {"malloc": (64,), "hostAlloc": (64, 0), "mallocManaged": (64,)}[allocator]
     pointer = getattr(runtime, allocator)(*arguments)
-    # CuPy's wheel takes HIP's number of host memory (1) for that of device memory (2).
+    # CuPy's wheel confuses HIP's number for host memory (1) with that for device memory (2).
     assert runtime.pointerGetAttributes(pointer).type == {1: 2}.get(kind, kind)
     (runtime.freeHost if allocator == "hostAlloc" else runtime.free)(pointer)
 
@@ -254,7 +254,7 @@ def test_attributes_agree_with_the_properties(target: Any) -> None:
 
 
 def test_the_layout_of_the_properties() -> None:
-    # Offsets as a C compiler gives them for hip_runtime_api.h of ROCm 6 and 7.
+    # Offsets from a C compiler for hip_runtime_api.h of ROCm 6 and 7.
     offsets = {"totalGlobalMem": 288, "warpSize": 308, "major": 360, "multiProcessorCount": 388}
     assert {name: getattr(DeviceProperties, name).offset for name in offsets} == offsets
     assert DeviceProperties.gcnArchName.offset == 1160
@@ -330,7 +330,7 @@ def test_an_event_that_was_not_recorded_has_no_time(cp: ModuleType) -> None:
 def test_arrays_that_outlive_the_modules_are_dropped_silently(
     run_python: Callable[..., Any],
 ) -> None:
-    """At the interpreter's end, arrays that a cache kept are dropped last of all."""
+    """At the interpreter's exit, arrays in a cache are dropped last."""
     script = "import cupygemm, cupy, numpy; numpy.kept = [cupy.zeros(9)]; numpy.kept += [numpy]"
     done = run_python(script, target="gfx942", check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

@@ -1,4 +1,4 @@
-"""What the stand-in runtime does with errors that nobody looks at, and with interruptions."""
+"""The stand-in runtime's handling of unchecked errors, and of interruptions."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def launch_by_a_host_library(hip: ctypes.CDLL, stub: int) -> int:
 def test_an_ignored_error_of_a_launch_surfaces_in_the_next_wait(
     hip: ctypes.CDLL, wait: str
 ) -> None:
-    launch_by_a_host_library(hip, 0x1234)  # whose status nobody looks at
+    launch_by_a_host_library(hip, 0x1234)  # whose status is not checked
     assert hip.hipSetDevice(5) == Status.INVALID_DEVICE  # an error of its own, with a message
     assert getattr(hip, wait)(None) == Status.INVALID_DEVICE_FUNCTION
     text = hip.hipGetErrorString(Status.INVALID_DEVICE_FUNCTION).decode()
@@ -67,8 +67,8 @@ def test_an_error_whose_text_was_asked_for_does_not_surface_again(hip: ctypes.CD
 
 # -- interruptions --
 
-# A kernel that says that it runs, in x[1], and then waits for x[0], which `when_it_runs` lets an
-# action follow. It counts, so that it is not found to repeat itself for ever.
+# A kernel that reports in x[1] that it runs, and then waits for x[0]; `when_it_runs` runs an action
+# before it sets x[0]. The kernel counts, so that it is not reported as an endless loop.
 WAITING = """
 import ctypes, os, signal, sys, threading, time
 import cupygemm, cupy
@@ -279,7 +279,7 @@ def test_a_call_at_the_recursion_limit_fails_and_says_so(run_python: Callable[..
 
 
 def test_arrays_in_a_frame_are_no_handler(cp: ModuleType) -> None:
-    """Tuples of arrays are compared with frames by identity."""
+    """Comparisons of tuples of arrays with frames are by identity."""
 
     def fail(*arrays: Any) -> None:
         raise ValueError(f"{len(arrays)} arrays")

@@ -1,4 +1,4 @@
-"""Plain accesses that are not aligned to their size: legal, and reported where one asks for it."""
+"""Plain accesses that are not aligned to their size: legal, and reported on request."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from tests.emulator.harness import (
 
 Update = Callable[[int, int, int, int], int]  # old, first operand, second operand, bits
 MASK = 0xF00F00FF0F0F1235
-SLOTS = 16  # several lanes share each
+SLOTS = 16  # several lanes share each slot
 
 
 def signed(value: int, bits: int) -> int:
@@ -48,7 +48,7 @@ def float_sum(old: int, data: int, _: int, bits: int) -> int:
 
 
 def packed_sum(dtype: object) -> Update:
-    """Return the update that adds two halves of that type on their own."""
+    """Return the update that adds the two halves separately, as numbers of a type."""
 
     def update(old: int, data: int, _second: int, _bits: int) -> int:
         pair = [np.array([value], np.uint32).view(dtype) for value in (old, data)]
@@ -116,7 +116,7 @@ def get_words(state: State, register: int, wave: int, lane: int, bits: int) -> i
 def expected_lanes(
     state: State, memory: np.ndarray, update: Update, bits: int
 ) -> tuple[np.ndarray, dict[tuple[int, int], int]]:
-    """Return the memory afterwards and what each active lane gets back."""
+    """Return the memory afterwards and the value returned to each active lane."""
     memory = memory.copy()
     slots = memory.view(f"u{bits // 8}")
     returned = {}
@@ -189,7 +189,7 @@ def test_global_float(name: str, returns: bool) -> None:
 
 @pytest.mark.parametrize("bits", [32, 64])
 def test_global_compare_and_swap(bits: int) -> None:
-    """The new value comes first, then what memory is compared with."""
+    """The new value comes first, then the value to compare with."""
     state, memory, address = global_state(bits, "gfx90a")
     slots = memory.view(address, f"u{bits // 8}")
     slots[:] = np.arange(SLOTS)

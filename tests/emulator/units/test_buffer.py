@@ -80,7 +80,7 @@ def test_the_check_counts_soffset(soffset: str) -> None:
 
 @pytest.mark.parametrize("offset", [0x80000000, 0xFFFFFFFC, 0xFFFFFFF0])
 def test_large_offsets_do_not_wrap(offset: int) -> None:
-    """The usual way to switch a lane off: its offset is made huge."""
+    """The usual way to disable a lane is a huge offset."""
     state, _ = buffer_state(SIZE)
     state.sgpr[9] = 64
     state.vgpr[1] = offset
@@ -145,7 +145,7 @@ def test_atomics_are_all_or_nothing() -> None:
 
 
 def test_a_buffer_that_ends_beyond_its_allocation() -> None:
-    """The resource says that the access is fine; memory does not."""
+    """The access is within the resource's bounds, but not within the allocation's."""
     state, _ = buffer_state(SIZE + 64)
     state.vgpr[1] = 0
     state.vgpr[1, 1, 0] = SIZE
@@ -223,7 +223,7 @@ def test_buffer_that_adds_the_lane() -> None:
 
 @pytest.mark.parametrize(("suffix", "dwords", "target"), [("", 1, "gfx942"), ("x4", 4, "gfx950")])
 def test_load_to_lds(suffix: str, dwords: int, target: str) -> None:
-    """The offset counts twice; a lane out of bounds writes zeros, one switched off nothing."""
+    """The offset counts twice; a lane out of bounds writes zeros, an inactive one nothing."""
     memory = HostMemory()
     state = make_state(waves=2, lds_bytes=4096, memory=memory, target=target)
     address = memory.put(np.arange(1, SIZE // 4 + 1, dtype=np.uint32))

@@ -15,7 +15,7 @@ from tests.emulator.harness import assemble_all, set_exec
 from tests.emulator.vector_cases import M32, execute, fresh_state, put
 
 LANES = range(64)
-# Where each lane reads from; None where it has no source.
+# The source of each lane; None if it has none.
 PATTERNS: dict[str, Callable[[int], int | None]] = {
     "quad_perm:[0,1,2,3]": lambda lane: lane,
     "quad_perm:[3,2,1,0]": lambda lane: lane ^ 3,

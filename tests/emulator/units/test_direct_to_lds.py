@@ -1,4 +1,4 @@
-"""Loads from global memory directly to LDS: where lanes land, waits and bounds."""
+"""Loads from global memory directly to LDS: destinations of lanes, waits and bounds."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from tests.emulator.units.test_memory import MASK, memory_state
     ],
 )
 def test_global_load_lds(name: str, dwords: int, target: str) -> None:
-    """Lanes land contiguously from M0 plus the offset; those switched off leave gaps."""
+    """Lanes are written contiguously from M0 plus the offset; inactive lanes leave gaps."""
     state, memory, address = memory_state(8192, target=target)
     state = make_state(waves=2, lds_bytes=8192, target=target, memory=memory)
     set_exec(state, MASK)

@@ -1,4 +1,4 @@
-"""Narrow number formats against ml_dtypes, and where the hardware's conversions differ from it."""
+"""Narrow number formats against ml_dtypes, and differences of the hardware's conversions."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_decode_agrees_with_ml_dtypes(fmt: Format, twin: Any) -> None:
 @pytest.mark.parametrize(("fmt", "twin"), TWINS.items(), ids=ids)
 def test_encode_rounds_as_ml_dtypes_does(fmt: Format, twin: Any) -> None:
     values = samples(fmt)
-    if fmt.special == "none":  # ours saturate beyond the largest
+    if fmt.special == "none":  # the emulator's saturate beyond the largest
         values = np.clip(values, -fmt.max, fmt.max)
     expected = values.astype(twin).view(np.uint8)
     np.testing.assert_array_equal(formats.encode(values, fmt), expected)

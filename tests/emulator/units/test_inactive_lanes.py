@@ -1,4 +1,4 @@
-"""Lane exchanges that read lanes which are switched off."""
+"""Lane exchanges that read inactive lanes."""
 
 from __future__ import annotations
 

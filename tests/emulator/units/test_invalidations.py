@@ -1,4 +1,4 @@
-"""Plain loads of lines that a workgroup's L1 may hold from before another workgroup's store."""
+"""Plain loads of lines that may be stale in a workgroup's L1 after another workgroup's store."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ import pytest
 from cupygemm import emulator
 from cupygemm.emulator.runtime.compile import compile_program
 
-# The line of each fault says what is lost.
+# The line of each fault names the lost value.
 SOURCE = r"""
 #define KERNEL extern "C" __global__ void
 #define T threadIdx.x
@@ -107,7 +107,7 @@ def launch(name: str) -> None:
 
 
 def line_of(name: str) -> tuple[int, str]:
-    """Return the number of the line of a kernel's fault, and what the report says of it."""
+    """Return the line number of a kernel's fault, and the report's text about it."""
     lines = SOURCE.splitlines()
     start = next(i for i, line in enumerate(lines) if f"KERNEL {name}(" in line)
     at = next(i for i in range(start, len(lines)) if "// lost: " in lines[i])

@@ -27,7 +27,7 @@ def filled_state(*, mask: int, seed: int = 1, target: str = "gfx942") -> State:
 
 
 def fill_lds(state: State) -> None:
-    """Let wave 0 of each workgroup write all of LDS, and let everybody wait for it."""
+    """Make wave 0 of each workgroup write all of LDS, and all waves wait for it."""
     lane = np.arange(LANES, dtype=np.uint32)
     saved = state.vgpr.copy(), state.sgpr.copy()
     set_exec(state, 0xFFFFFFFFFFFFFFFF)
@@ -249,7 +249,7 @@ def test_addtid(target: str, m0: int) -> None:
 
 
 def exchange(text: str, *, mask: int, pattern: np.ndarray) -> tuple[State, np.ndarray]:
-    """Run an exchange of v2 into v3 with addresses `pattern` in v1; return what v3 held too."""
+    """Run an exchange of v2 into v3 with addresses `pattern` in v1; also return the old v3."""
     state = make_state(waves=2, seed=5)
     # The hardware ignores the lower two bits of an address.
     state.findings.policy = Policy({**Policy(), "lane_addresses": "off"})

@@ -1,4 +1,4 @@
-"""What strictness means for LDS: bounds, races, and what is not a race."""
+"""The checks of LDS: bounds, races, and accesses that do not race."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def load(text: str = "ds_read_b32 v3, v1") -> Instruction:
 
 
 def waited(state: State) -> None:
-    """Let every wave wait for all it has issued."""
+    """Make every wave wait for everything that it has issued."""
     state.lds_waited[:] = state.lds_issued
     state.vm_waited[:] = state.vm_issued
 
@@ -308,7 +308,7 @@ def test_a_wave_clears_what_others_add_to() -> None:
 
 
 def test_a_loop_around_compare_and_swap_may_read_plainly() -> None:
-    """It is how an atomic that the hardware lacks is made; a write still races with its reads."""
+    """Atomics that the hardware lacks are made this way; a write still races with its reads."""
     swap = assemble("ds_cmpst_rtn_b32 v3, v1, v2, v4")
     state = two_waves()
     run(state, store(), waves=[0])
@@ -354,7 +354,7 @@ def test_the_other_instruction_is_named_until_it_is_too_old() -> None:
 
 
 def test_a_read_that_is_not_on_record_is_no_missing_wait() -> None:
-    """Wave 1 read before wave 0, which then writes: what is missing is a barrier."""
+    """Wave 1 reads before wave 0, which then writes: a barrier is missing."""
     state = two_waves()
     run(state, store(), waves=[0])
     barrier(state)

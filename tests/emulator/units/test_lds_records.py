@@ -1,7 +1,7 @@
-"""Accesses of many lanes to LDS leave the records, and find the faults, of one lane after another.
+"""Accesses of many lanes to LDS give the records and faults of accesses by one lane at a time.
 
-C looks at the records of a few lanes one by one, at those of many lanes as vectors, and at those of
-a stretch as they lie in memory. One record stands for a block of granules, where it can.
+C processes the records of a few lanes one by one, those of many lanes as vectors, and those of a
+contiguous range in memory order. Where possible, one record covers a block of granules.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ TAINTED, SEVERAL = 1 << 45, 1 << 38  # of a write, as in shadow.h
 
 @functools.cache
 def step(text: str, width: int) -> Any:
-    """Return the step of a read or a write of `width` bits, or of two that follow one another."""
+    """Return the step of a read or a write of `width` bits, or of two consecutive ones."""
 
     def registers(first: int, count: int) -> str:
         return f"v{first}" if count == 1 else f"v[{first}:{first + count - 1}]"
@@ -68,7 +68,7 @@ def random_lanes(rng: np.random.Generator, size: int) -> np.ndarray:
 
 
 def histories(width: int) -> Iterator[tuple[State, np.random.Generator]]:
-    """Yield states after random accesses, whatever they race with, and random barriers."""
+    """Yield states after random accesses, with or without races, and random barriers."""
     for seed in range(40):
         rng = np.random.default_rng(seed)
         state = make_state(waves=WAVES, lds_bytes=LDS_BYTES, seed=seed)
@@ -89,7 +89,7 @@ def histories(width: int) -> Iterator[tuple[State, np.random.Generator]]:
 
 
 def flag(state: State, rng: np.random.Generator) -> None:
-    """Let some places have undefined bits, and others be stored by several waves."""
+    """Make some places undefined, and others stored by several waves."""
     arrays = machine_of(state).arrays
     writes = machine_of(state).lds_records()["write"]
     kinds, written = rng.random(writes.shape), writes != 0
@@ -132,7 +132,7 @@ def test_many_lanes_are_noted_as_one_after_another(text: str, width: int) -> Non
 
 
 def places_in_blocks(rng: np.random.Generator, size: int, base: int) -> np.ndarray:
-    """Return addresses of stretches, and sometimes of every n-th place behind one or of others."""
+    """Return addresses of ranges, and sometimes of every n-th place after one, or of others."""
     lane, start = np.arange(LANES), base + int(rng.choice([0, 0, 0, 0, 1, 16, 64]))
     places = start + lane * int(rng.choice([1, 1, 1, 1, 1, 1, 2, 3]))
     if rng.random() < 0.05:
@@ -184,7 +184,7 @@ def test_records_of_blocks_stand_for_those_of_their_granules(width: int) -> None
 @pytest.mark.parametrize("first", [-40, -4, 0, 1, 17, LDS_BYTES // 4 - 64, LDS_BYTES // 4 - 20])
 @pytest.mark.parametrize("active", [1, 5, 40, 63, 64])
 def test_some_lanes_load_places_in_order(first: int, active: int) -> None:
-    """Lanes that are off may point outside LDS, and keep what they had."""
+    """Inactive lanes may have addresses outside LDS, and keep their values."""
     rng = np.random.default_rng(active)
     state = make_state(waves=2, lds_bytes=LDS_BYTES, seed=active)
     machine_of(state).refine_shadow(2)

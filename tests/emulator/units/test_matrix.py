@@ -110,7 +110,7 @@ def test_target_without_the_instruction_refuses_it(case: Case, target: str) -> N
 
 
 def test_a_new_generation_has_the_instructions_of_the_newest() -> None:
-    """A target is one row: no table of the matrix unit has to name it."""
+    """A target is one row: no table of the matrix unit needs to name it."""
     newest = max(TARGETS.values(), key=lambda target: target.generation)
     new = dataclasses.replace(newest, name="new", generation=newest.generation + 1)
     for case in CASES:

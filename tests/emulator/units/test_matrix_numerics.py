@@ -1,6 +1,6 @@
 """Matrix instructions round as the hardware does.
 
-Random bits against the published model, and the cases that tell one generation from another.
+Random bits against the published model, and the cases that distinguish the generations.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def decoded(kind: str, codes: NDArray[np.uint64], fnuz: bool) -> NDArray[np.floa
 def random_codes(
     kind: str, shape: tuple[int, ...], spread: str, rng: np.random.Generator
 ) -> NDArray[np.uint64]:
-    """Return random element codes: any bits at all, or normal deviates of a wide range of sizes."""
+    """Return random element codes: arbitrary bits, or normal deviates of a wide range of sizes."""
     if spread == "any bits" or BITS[kind] < 16:
         codes = rng.integers(0, 1 << BITS[kind], shape, np.uint64, endpoint=False)
         if spread != "any bits":  # no Inf and NaN, in the encodings of either kind of target
@@ -99,7 +99,7 @@ def execute(case: Case, codes_a: Any, codes_b: Any, c: NDArray[Any]) -> NDArray[
 
 
 def assert_same_floats(found: Any, expected: Any, context: str = "") -> None:
-    """Compare bits, but let any NaN equal any NaN."""
+    """Compare bits, where any NaN equals any NaN."""
     found, expected = np.asarray(found), np.asarray(expected, np.asarray(found).dtype)
     both_nan = np.isnan(found) & np.isnan(expected)
     bits = {4: np.uint32, 8: np.uint64}[found.dtype.itemsize]
@@ -222,7 +222,7 @@ def test_fp8_sums_even_and_odd_products_apart() -> None:
     # half without a big one survives only in the first.
     assert dot(case, [big, tiny, -big, 0.0], [big, tiny, big, 0.0]) == 0.0
     assert dot(case, [0.0, tiny, 0.0, tiny], [0.0, tiny, 0.0, tiny]) == 2.0**-23
-    assert dot(case, [1.0], [1.0], -(2.0**-30)) == 1.0  # C far below counts as nothing
+    assert dot(case, [1.0], [1.0], -(2.0**-30)) == 1.0  # a much smaller C has no effect
 
 
 def test_xf32_truncates_its_inputs() -> None:
@@ -243,7 +243,7 @@ def test_inf_and_nan(target: str) -> None:
     assert math.isnan(dot(case, [inf], [1.0], -inf))
     assert math.isnan(dot(case, [nan], [0.0]))
     assert math.isnan(dot(case, [1.0], [1.0], nan))
-    assert dot(case, [2.0**127], [2.0]) == inf  # a finite product that float32 does not hold
+    assert dot(case, [2.0**127], [2.0]) == inf  # a finite product beyond float32
     assert math.isnan(dot(case, [2.0**127, 2.0**127], [2.0, -2.0]))
     assert dot(case, [2.0**127, 2.0**127], [1.0, 1.0]) == inf  # a sum
 

@@ -1,4 +1,4 @@
-"""GLOBAL, FLAT and SCRATCH instructions against plain loops, and what they refuse."""
+"""GLOBAL, FLAT and SCRATCH instructions against plain loops, and their refusals."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def registers(first: int, size: int) -> str:
 
 
 def loaded(data: bytes, kind: tuple[int, bool, str]) -> list[int]:
-    """Return what the destination registers hold after a load of `data`."""
+    """Return the contents of the destination registers after a load of `data`."""
     size, signed, half = kind
     if size >= 4:
         return np.frombuffer(data, np.uint32).tolist()
@@ -269,7 +269,7 @@ def test_scratch_addresses(target: str, form: str, scalar: int, vector: int) -> 
 
 
 def test_private_bounds() -> None:
-    """LLVM takes unaligned private accesses for granted, by SCRATCH and by FLAT."""
+    """LLVM relies on unaligned private accesses, by SCRATCH and by FLAT."""
     state = make_state(waves=2, scratch_bytes=64)
     load = assemble("scratch_load_dword v4, v2, off")
     state.vgpr[2] = 60

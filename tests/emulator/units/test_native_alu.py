@@ -91,7 +91,7 @@ def start(state: State, target: str, mode: int) -> None:
 
 
 def differences(inst: Instruction, state: State, native: alu.NativeAlu) -> list[str]:
-    """Run both paths and describe what differs."""
+    """Run both paths and describe the differences."""
     mode = MODES[inst.raw % len(MODES)]
     if mode & native.mode_mask != native.mode_value:
         return []
@@ -160,7 +160,7 @@ def test_native_instructions_do_what_the_python_steps_do(target: str, mnemonic: 
     check_mnemonic(mnemonic, target, 12)
 
 
-# They are rare in kernels, or their Python step uses what only Python has.
+# They are rare in kernels, or their Python step uses features that only Python has.
 WITHOUT = """
 s_call_b64 s_getpc_b64 s_getreg_b32 s_movreld_b32 s_movreld_b64 s_movrels_b32 s_movrels_b64
 s_set_gpr_idx_idx s_set_gpr_idx_on s_setpc_b64 s_setreg_b32 s_setreg_imm32_b32 s_setvskip

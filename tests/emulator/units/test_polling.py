@@ -170,7 +170,7 @@ ONLY_WAVE_3 = """
 
 
 def test_the_next_kernel_has_flags_of_its_own() -> None:
-    """Launches of one shape share their arrays, and the loops that wait are elsewhere."""
+    """Launches of one shape share their arrays, but their waiting loops are at other places."""
     memory = Memory()
     for before in ("", "s_nop 0\n" * 5):
         kernel = load_kernel(before + HAND_OVER, memory, lds=64)
@@ -232,7 +232,7 @@ extern "C" __global__ void ring(const float* x, float* y, int steps) {
 @pytest.mark.slow
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_ring_of_tiles_with_flags_in_arrays(target: str) -> None:
-    """The first test of a flag and the loop have its address by different offsets."""
+    """The first test of a flag and the loop use different offsets to its address."""
     source = RING.replace("ORDER", "__ATOMIC_RELEASE")
     code = compile_program(source, "a.hip", target_name=target).code
     x, y = np.arange(384, dtype=np.float32), np.zeros(64, np.float32)

@@ -24,7 +24,7 @@ def test_scalar_load(dwords: int, form: str, offset: int) -> None:
     memory = HostMemory()
     address = memory.put(np.arange(100, 200, dtype=np.uint32))
     state = make_state(waves=3, memory=memory)
-    set_exec(state, [0, 1, 2])  # EXEC plays no part
+    set_exec(state, [0, 1, 2])  # EXEC has no effect
     bases = address + np.array([16, 32, 64], np.uint64)
     state.sgpr[2], state.sgpr[3] = bases.astype(np.uint32), bases >> np.uint64(32)
     state.sgpr[6] = 24
@@ -138,7 +138,7 @@ def test_scalar_atomics(name: str, target: str) -> None:
         memory = HostMemory()
         address = memory.put(np.array([11, old, 12], np.uint32))
         state = make_state(memory=memory, target=target)
-        set_exec(state, 0)  # plays no part
+        set_exec(state, 0)  # has no effect
         set_s64(state, 2, address)
         state.sgpr[5] = data
         run(state, assemble(f"s_atomic_{name} s5, s[2:3], 0x4 glc", target))
@@ -199,7 +199,7 @@ def test_scalar_atomics_are_checked() -> None:
         run(state, assemble("s_atomic_dec_x2 s[4:5], s[2:3], 0x4"))
 
 
-# As vendors' kernels with a split k: the last workgroup that counts down adds the parts.
+# As in vendors' kernels with split k: the last workgroup that counts down adds the parts.
 LAST_ONE_ADDS = """
 s_load_dwordx4 s[4:7], s[0:1], 0x0
 v_lshlrev_b32 v1, 2, v0

@@ -43,7 +43,7 @@ extern "C" __global__ void choices(const float* x, float* y, int n) {
 
 
 def found(source: str, name: str, threads: int = THREADS, n: int = 7) -> list[str]:
-    """Launch a kernel; return what the check says."""
+    """Launch a kernel; return the check's reports."""
     code = compile_program(source, "a.hip", target_name="gfx942").code
     x, y = np.ones(256, np.float32), np.zeros(256, np.float32)
     with warnings.catch_warnings(record=True) as seen, emulator.checks(races="off"):
@@ -175,7 +175,7 @@ extern "C" __global__ void shifted(const int* x, int* y) {
     ],
 )
 def test_a_race_because_of_a_wrong_index_names_the_index(store: str, cause: str) -> None:
-    """One lands where other waves have just read; the other is a race inside the array."""
+    """One access is to elements that other waves have read; the other is a race in the array."""
     code = compile_program(SHIFTED.replace("STORE", store), "a.hip", target_name="gfx942").code
     x, y = np.arange(128, dtype=np.int32), np.zeros(128, np.int32)
     with pytest.raises(KernelFault, match="LDS race") as caught:

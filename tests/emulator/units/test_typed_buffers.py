@@ -273,7 +273,7 @@ extern "C" __global__ void undefined(unsigned* y, int n) {
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_from_hip(target: str) -> None:
-    """By LLVM's intrinsics; an image brightens, and what is beyond the last record stays."""
+    """By LLVM's intrinsics; an image is brightened, and memory past the last record stays."""
     code = emulator_code(SOURCE, target)
     rng = np.random.default_rng(1)
     x = rng.integers(0, 256, (256, 4), np.uint8)

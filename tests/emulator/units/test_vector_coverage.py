@@ -15,7 +15,7 @@ from cupygemm.emulator.units import bind
 from tests.emulator.harness import set_exec
 from tests.emulator.vector_cases import execute, fresh_state
 
-# What is left out, and why.
+# Omitted instructions, and why.
 WITHOUT = {
     "v_screen_partition_4se_b32": "a table of screen tiles per shader engine, for graphics alone",
 }
@@ -35,7 +35,7 @@ MASK = 0x00FF_F0F0_CCCC_7FFE
 
 
 def words(name: str, opcode: int) -> Iterator[int]:
-    """Return encodings of an instruction: its own, and SDWA and DPP where there are any."""
+    """Return encodings of an instruction: its own, and SDWA and DPP if they exist."""
     base, shift = ENCODINGS[name]
     first = base | opcode << shift
     if name.startswith("VOP3"):

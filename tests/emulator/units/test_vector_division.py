@@ -1,8 +1,8 @@
 """Division and square roots as the compiler expands them are correctly rounded, on every edge.
 
-The sequences are what clang 22 makes of ``x / y`` and ``sqrt(x)`` for gfx942, subnormals kept.
-That they divide rightly tests v_div_scale, v_div_fmas, v_div_fixup, v_rcp, v_rsq and v_sqrt
-together: an error in one shows as a wrong quotient.
+The sequences are clang 22's code for ``x / y`` and ``sqrt(x)`` on gfx942, with subnormals. They
+test v_div_scale, v_div_fmas, v_div_fixup, v_rcp, v_rsq and v_sqrt together: an error in one shows
+as a wrong quotient.
 """
 
 from __future__ import annotations

@@ -185,7 +185,7 @@ def test_transcendental_within_an_ulp(instruction: str) -> None:
 
 
 def test_f32_transcendentals_flush_subnormals() -> None:
-    # What LLVM's expansions of exp2f, log2f, sqrtf and 1/x scale around.
+    # Values around which LLVM's expansions of exp2f, log2f, sqrtf and 1/x scale.
     texts = ("v_rcp_f32 v0, v2", "v_log_f32 v0, v2", "v_exp_f32 v0, v2")
     rcp, log, exp = assemble_all(texts)
     subnormal, huge = [(0x00400000,)] * 64, [(0x7F000001,)] * 64

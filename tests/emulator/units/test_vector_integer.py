@@ -31,7 +31,7 @@ s16, s24, s32, s64 = (partial(signed, bits=bits) for bits in (16, 24, 32, 64))
 
 
 class Case(NamedTuple):
-    """An instruction, the widths of its operands and its result, and what it computes."""
+    """An instruction, the widths of its operands and its result, and its function."""
 
     text: str
     widths: str

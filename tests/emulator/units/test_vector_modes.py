@@ -1,4 +1,4 @@
-"""What MODE and M0 change in vector instructions: relative registers, and vskip."""
+"""Effects of MODE and M0 on vector instructions: relative registers, and vskip."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_an_indexed_matrix_instruction_is_not_modelled() -> None:
 
 # -- vskip --
 
-# A wave skips what follows if bit 1 of its number is set; each stores what it has computed.
+# A wave skips the next instructions if bit 1 of its number is set; each stores its result.
 SKIPPING = """
 s_load_dwordx2 s[4:5], s[0:1], 0x0
 v_readfirstlane_b32 s8, v0
@@ -113,7 +113,7 @@ def test_skipped_memory_instructions_touch_nothing() -> None:
     kernel = load_kernel(
         SKIPPING.replace("s_setvskip s8, 1", "s_setvskip -1, 1"), memory, arguments=[8]
     )
-    out = memory.malloc(256)  # which nothing has written, so that loads from it would be faults
+    out = memory.malloc(256)  # never written, so that loads from it would be faults
     arguments = [struct.pack("<Q", out)]
     launch(kernel, (1, 1, 1), (64, 1, 1), 0, arguments, memory, TARGETS["gfx942"])
     assert np.frombuffer(memory.read(out, 256), np.uint32).tolist() == [31] * 64
@@ -129,7 +129,7 @@ def test_setreg_sets_vskip_too() -> None:
     assert np.frombuffer(memory.read(out, 256), np.uint32).tolist() == [31] * 64
 
 
-# v2 and v3 hold what nothing has written, then v3 is written by its number, less 2, in M0.
+# v2 and v3 are undefined, then v3 is written by its number, less 2, in M0.
 INDEXED = """
 s_load_dwordx2 s[4:5], s[0:1], 0x0
 v_lshlrev_b32 v1, 3, v0

@@ -1,4 +1,4 @@
-"""Typed buffer elements in NumPy, written after the guides and without the emulator's code.
+"""Typed buffer elements in NumPy, written from the guides and without the emulator's code.
 
 An element is an integer of up to 128 bits. Formats are their names in LLVM.
 """
@@ -32,7 +32,7 @@ _FLOATS = ("16", "16_16", "16_16_16_16", "10_11_11", "11_11_10")
 
 
 def exists(data: str, number: str) -> bool:
-    """Return whether a format is one that the emulated device has."""
+    """Whether the emulated device has a format."""
     if data.startswith("32"):
         return number in ("UINT", "SINT", "FLOAT")
     return number != "FLOAT" or data in _FLOATS
@@ -48,7 +48,7 @@ def split(element: int, data: str) -> list[int]:
 
 
 def joined(raw: Sequence[int], data: str) -> int:
-    """Return the element that raw components make."""
+    """Return the element with these raw components."""
     element, place = 0, 0
     for value, bits in zip(raw, COMPONENTS[data], strict=True):
         element += value << place
@@ -75,7 +75,7 @@ def small_float(raw: int, bits: int) -> float:
 
 
 def loaded(raw: int, bits: int, number: str, half: bool) -> int:
-    """Return what a register, or a half of one, gets of a component."""
+    """Return the value of a register, or a half of one, loaded from a component."""
     signed = raw - 2**bits if raw >= 2 ** (bits - 1) else raw
     if number in ("UINT", "SINT"):
         return (raw if number == "UINT" else signed) % (2**16 if half else 2**32)
@@ -96,7 +96,7 @@ def loaded(raw: int, bits: int, number: str, half: bool) -> int:
 
 
 def stored(register: int, bits: int, number: str, half: bool) -> int:
-    """Return the raw component that a register, or a half of one, makes."""
+    """Return the raw component stored from a register, or a half of one."""
     if number in ("UINT", "SINT"):
         if half and number == "SINT" and register >= 2**15:
             register -= 2**16

@@ -1,4 +1,4 @@
-"""What a report says beside what is wrong: the source line, and the argument concerned."""
+"""Further facts in a report: the source line, and the argument concerned."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_what_cupy_generates_has_no_lines(cp: ModuleType) -> None:
 
 
 def test_the_line_that_calls_a_function_of_hip_is_named(cp: ModuleType) -> None:
-    """`atomicAdd` was inlined, and its line in a header tells the kernel's author nothing."""
+    """`atomicAdd` was inlined, and its line in a header does not help the kernel's author."""
     add = cp.RawKernel(
         """extern "C" __global__ void add(int* x) {
             int i = threadIdx.x;
@@ -154,7 +154,7 @@ def test_a_call_of_the_host_is_suspected(cp: ModuleType) -> None:
     x = cp.zeros(4, "u8")
     with pytest.raises(RuntimeError, match=r"address 0x18\n(.*\n)*.*call of the host.*printf"):
         ask((1,), (1,), (x, np.uintp(0)))
-    # A null pointer of a kernel that calls nobody.
+    # A null pointer in a kernel without calls.
     with pytest.raises(RuntimeError, match="out-of-bounds global read") as raised:
         cp.RawKernel(SOURCE, "past_the_end")((1,), (64,), (np.uintp(0), x.view("f4")))
     assert "host?" not in str(raised.value)
