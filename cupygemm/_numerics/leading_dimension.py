@@ -98,7 +98,7 @@ def stored_with(
     ----------
     ld : int
     places : int array (count,)
-        Of the elements in memory, in rows.
+        The places of the elements in memory, in row-major order.
     actual : array (count,)
     reference, bound : array (rows, columns)
         The expected product, and the largest allowed errors.

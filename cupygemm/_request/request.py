@@ -63,7 +63,7 @@ class Request:
 
     @property
     def moduli(self) -> int:
-        """Return the number of moduli by which the operands are multiplied; 0 for none."""
+        """Return the number of moduli of a product by residues; 0 for other products."""
         return moduli_of(self.precision) if self.types.operand in (F32, F64) else 0
 
     @property
