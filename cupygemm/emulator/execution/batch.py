@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 BATCH_WAVES = 1024  # waves in flight together; bounds the register file's memory
 LOCKSTEP_WAVES = 256  # in lockstep, where the next batch then finds the arrays in the cache
 _SMALL_WAVES, _KEPT_BATCHES = 64, 16  # a factorisation has kernels of a dozen shapes
-_KEPT_BYTES = 32 << 20  # in all large batches that are kept beside the latest one
+_KEPT_BYTES = 32 << 20  # total size of the large batches kept in addition to the latest one
 _kept: OrderedDict[Any, Batch] = OrderedDict()
 _lock = threading.Lock()
 
@@ -47,12 +47,12 @@ class Batch:
 
     @property
     def is_large(self) -> bool:
-        """Whether to reset single registers is faster than to reset all."""
+        """Whether resetting single registers is faster than resetting all."""
         return self.state.num_waves > _SMALL_WAVES
 
     @property
     def followed(self) -> int:
-        """Return how many batches C has started after this one, in its place."""
+        """Return the number of batches that C has started after this one, in its arrays."""
         return 0 if self.loop is None else self.loop.followed
 
     def restart(self, vector: int, scalar: int) -> None:
@@ -71,7 +71,7 @@ class Batch:
 
 
 class Batches:
-    """The batches of one launch, one after another in the same objects.
+    """The batches of one launch, which run one after another in the same objects.
 
     Parameters
     ----------
@@ -81,9 +81,9 @@ class Batches:
     order : Order
     recorder : Recorder or None
     member : int, optional
-        Their number among those that run side by side.
+        Number of the member, if batches run side by side.
     member_waves : int, optional
-        The waves of a batch of those.
+        Number of waves in a member's batch.
 
     Attributes
     ----------
@@ -91,7 +91,7 @@ class Batches:
     may_follow : bool
         Whether C may start batches itself: in lockstep, without a profile.
     max_waves : int
-        The waves of a batch, if a workgroup has fewer.
+        Number of waves in a batch, unless a single workgroup has more.
     """
 
     def __init__(
@@ -115,8 +115,8 @@ class Batches:
         if member is not None:
             self.max_waves = member_waves
 
-    def beside(self, member: int, waves: int) -> Batches:
-        """Return those of the same launch that are a member of batches side by side."""
+    def for_member(self, member: int, waves: int) -> Batches:
+        """Return one member's batches of this launch, which run side by side with the others'."""
         launch = self._dispatch, self.program, self._memory, self._order, self._recorder
         return Batches(*launch, member, waves)
 
@@ -212,9 +212,9 @@ def _take(key: Any, waves: int) -> Batch | None:
 
 
 def _drop_large(most: int) -> None:
-    """Drop the oldest large batches until the others beside the latest have at most so many bytes.
+    """Drop the oldest large batches until those kept besides the latest have at most `most` bytes.
 
-    Many batches are large, but most of them small in memory: what is never accessed has no page.
+    Many batches are large, but most occupy little memory: an untouched page is not allocated.
     """
     large = [key for key, batch in _kept.items() if batch.state.num_waves > _SMALL_WAVES]
     sizes = [_kept[key].state.bytes_used() for key in large]

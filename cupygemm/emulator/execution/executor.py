@@ -2,8 +2,8 @@
 
     group of waves ─► hazards ► counts ► step ► control
 
-`Executor` runs a batch in C (`native_loop`) and executes in Python what C leaves to it, or all of
-it in Python: the reference, which states what an instruction means.
+`Executor` runs a batch in C (`native_loop`) and executes in Python the instructions that C cannot.
+It can also run the whole batch in Python: this reference path defines what an instruction does.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Executor:
 
     @contextmanager
     def _explained(self, group: Group) -> Iterator[None]:
-        """Add the kernel and the place to the faults of a group."""
+        """Add the kernel and the location to faults that a group raises."""
         state = self.state
         try:
             yield
@@ -99,7 +99,7 @@ class Executor:
     # -- in C --------------------------------------------------------------------------------------
 
     def serve(self, event: int) -> bool | None:
-        """Do what C leaves to Python; return whether it accessed device memory, None at the end."""
+        """Handle an event; return whether it accessed device memory, or None at the end."""
         scheduler, loop = self.scheduler, self.loop
         assert loop is not None
         self.state.findings.explain = self._explain
@@ -119,7 +119,7 @@ class Executor:
             return self._handle(loop, event, group)
 
     def finish(self) -> None:
-        """Add what C has counted."""
+        """Add the counts of the C loop."""
         loop = self.loop
         assert loop is not None
         executions = loop.executions()
@@ -132,7 +132,7 @@ class Executor:
             loop.recorder.finish(executions)
 
     def _handle(self, loop: NativeLoop, event: int, group: Group) -> bool:
-        """Do what C leaves to Python, for the group at which it stopped."""
+        """Execute in Python what C leaves to it, for the group at which the loop stopped."""
         state, program = self.state, self.program
         if event in (FAULT, UNDEFINED):
             entry = program.entry(loop.struct.current)
@@ -187,7 +187,7 @@ class Executor:
                 return
 
     def _execute(self, group: Group, entry: Entry) -> int | None:
-        """Execute one instruction; return where the group goes on, or None if it does not."""
+        """Execute one instruction; return the group's next program counter, or None if it stops."""
         state, board, pc = self.state, self.scoreboard, entry.pc
         if state.mode & VSKIP and entry.is_vector:
             return entry.next_pc
@@ -195,7 +195,7 @@ class Executor:
         suspect_v = board.pending_vector | marks.suspect_vector
         suspect_s = board.pending_scalar | marks.suspect_scalar
         tainted = False
-        # M0 may say which registers the instruction accesses.
+        # M0 may select the registers that the instruction accesses.
         may_be_indexed = entry.is_relative or state.mode & GPR_INDEX
         if may_be_indexed and (suspect_v or suspect_s) and is_selected(entry.inst, state.mode):
             for moved, waves in indexed_forms(entry.inst, group):
@@ -216,7 +216,7 @@ class Executor:
         return self._steer(group, entry, target) if entry.control else entry.next_pc
 
     def _steer(self, group: Group, entry: Entry, target: Any) -> int | None:
-        """Return where a group goes on after a control instruction, or None if it does not."""
+        """Return a group's program counter after a control instruction, or None if it stops."""
         state, board, scheduler = self.state, self.scoreboard, self.scheduler
         pc = entry.next_pc
         if entry.control == "wait":
@@ -235,7 +235,7 @@ class Executor:
                 board.release(released)
             return None
         state.pc[group.waves] = pc
-        if entry.control == "mode":  # waves of different modes run apart
+        if entry.control == "mode":  # waves of different modes form separate groups
             return None if np.ptp(state.modes[group.waves]) else pc
         released = scheduler.arrive(group)
         if released is None:
@@ -244,7 +244,7 @@ class Executor:
         return pc if scheduler.whole(group, released) else None
 
     def _explain(self, fault: Fault, group: Group | None) -> KernelFault:
-        """Return a fault with the kernel, the place and the arguments, which its unit lacks."""
+        """Return a fault with the kernel, the location and the arguments added."""
         state = self.state
         function, offset = state.kernel.code_object.locate(state.current_pc)
         try:

@@ -1,11 +1,11 @@
-"""Let C start the batches that follow a batch, as long as it needs Python for none of them.
+"""Start in C the batches that follow a batch, as long as none of them needs Python.
 
     Python: start ► describe ─► C: run ► start ► run ► ... ─► event ─► Python: where are we?
 
-A batch starts as the one before it did, except for the ids of its workgroups. So when Python has
-started one, the arrays hold what the next one starts with. `Following` copies them, lists those
-that are 0, and mirrors ``struct following`` of native/following.h. What an instruction in Python
-may change besides is not listed: after an event, Python starts the next batch.
+All batches of a launch start alike, except for the ids of their workgroups. So when Python has
+started one, its arrays hold the initial state of the next. `Following` copies them, lists those
+that are 0, and mirrors ``struct following`` of native/following.h. It does not list what else an
+instruction in Python may change: after an event, Python starts the next batch.
 """
 
 from __future__ import annotations
@@ -64,9 +64,9 @@ class FollowingStruct(ctypes.Structure):
 
 
 def let_follow(batch: Batch, dispatch: Dispatch, first: int, max_waves: int) -> None:
-    """Let C start the batches after the one that Python has started at workgroup `first`.
+    """Allow C to start the batches after the one that Python has started at workgroup `first`.
 
-    They must be of its size, and C must have needed Python for nothing when it last ran the
+    It may start those of the same size, if it did not need Python when it last ran the
     program.
     """
     left = (dispatch.executed - first) // dispatch.batch_size(max_waves) - 1
@@ -76,17 +76,17 @@ def let_follow(batch: Batch, dispatch: Dispatch, first: int, max_waves: int) -> 
 
 
 class Following:
-    """The batches that may follow one which Python has just started.
+    """The batches that may follow a batch that Python has just started.
 
     Parameters
     ----------
     batch : Batch
-        A batch in lockstep with a native loop, of which nothing has run.
+        A batch in lockstep with a native loop, before it runs.
     dispatch : Dispatch
     first : int
-        Its first workgroup.
+        Number of its first workgroup.
     left : int
-        How many batches of the same size come after it.
+        Number of batches of the same size after it.
     """
 
     def __init__(self, batch: Batch, dispatch: Dispatch, first: int, left: int) -> None:
@@ -117,7 +117,7 @@ class Following:
         self.address = ctypes.addressof(self.struct)
 
     def _list_arrays(self, batch: Batch) -> None:
-        """List what a batch resets: the counterpart of `Batch.restart` and `Dispatch.start`."""
+        """List the arrays that a batch resets, as `Batch.restart` and `Dispatch.start` do."""
         state, scheduler, scoreboard = batch.state, batch.scheduler, batch.scoreboard
         native, marks, machine = batch.program.native, marks_of(state), machine_of(state)
         zeros = [*state.zeroed(), scoreboard.scalar_issued, scoreboard.scalar_done]
@@ -143,7 +143,7 @@ class Following:
             self._keep(marks.unwritten[rows])
 
     def _keep(self, array: NDArray[Any], times: int = 1) -> None:
-        """List an array with what it holds now, repeated."""
+        """List an array with its current contents, repeated `times` times."""
         if not array.size:
             return
         kept = array.copy()
@@ -159,7 +159,7 @@ class Following:
             self.struct.machine = machine_of(self._state).struct
 
     def leave(self) -> int:
-        """Let Python know which batch runs now; return how many C has started since."""
+        """Tell Python which batch runs now; return how many C has started since."""
         begun = int(self.struct.begun)
         if begun:
             self.struct.begun = 0
@@ -169,7 +169,7 @@ class Following:
 
 
 def _stretches(rows: Iterable[int]) -> list[slice]:
-    """Return ascending numbers as slices."""
+    """Return slices of the consecutive numbers among ascending ones."""
     found: list[slice] = []
     for row in rows:
         if found and found[-1].stop == row:

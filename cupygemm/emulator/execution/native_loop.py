@@ -1,4 +1,4 @@
-"""Run a batch in C as far as C can, and in Python where it cannot.
+"""Run a batch in C where possible, and in Python otherwise.
 
     C: group ► hazards ► execute ► ... ─► event ─► Python: one instruction ─► C
 
@@ -120,7 +120,7 @@ class LoopRecorder(Protocol):
         """Prepare for a call of the loop."""
 
     def copy_out(self) -> None:
-        """Take over what the loop has recorded."""
+        """Copy back what the loop has recorded."""
 
     def finish(self, executions: dict[int, int]) -> None:
         """Hand over the counts of the batch."""
@@ -133,7 +133,7 @@ class LoopFollower(Protocol):
         """Prepare for a call of the loop; the first one is the start of a batch."""
 
     def leave(self) -> int:
-        """Return how many batches C has started in the call."""
+        """Return the number of batches that C has started during the call."""
 
 
 class NativeLoop:
@@ -145,8 +145,8 @@ class NativeLoop:
         self.state, self.program = state, program
         self.recorder: LoopRecorder | None = None
         self.following: LoopFollower | None = None
-        self.followed = 0  # batches that C has started since Python started one
-        self.is_undisturbed = True  # Python has executed nothing of them
+        self.followed = 0  # batches that C has started since Python last started one
+        self.is_undisturbed = True  # Python has executed none of their instructions
         self.scoreboard, self.scheduler, self.marks = scoreboard, scheduler, marks_of(state)
         self._function = library().run_loop
         self._function.argtypes, self._function.restype = [ctypes.c_void_p], ctypes.c_int32
@@ -154,7 +154,7 @@ class NativeLoop:
         self.ids = np.zeros(waves, np.int64)
         self.counts: NDArray[np.int64] = np.zeros(0, np.int64)
         self._arrays: dict[str, Any] = {}
-        self._num_linked = 0  # loads whose slot has their record
+        self._num_linked = 0  # loads whose slot points to their record
         self.struct = LoopStruct(
             machine=machine_of(state).address,
             program_words=program.table.size,
@@ -188,13 +188,13 @@ class NativeLoop:
         self.fit()
 
     def record(self, recorder: LoopRecorder) -> None:
-        """Count what a profile needs."""
+        """Record the counts that a profile needs."""
         self.recorder = recorder
         self.struct.recorder = recorder.address
         recorder.fit(self.counts.size, self.program.entries)
 
     def restart(self) -> None:
-        """Prepare for another batch, whose counts are added to those so far."""
+        """Prepare for another batch, whose counts are added to the previous ones."""
         struct = self.struct
         struct.has_group = struct.resumed = struct.num_outstanding = 0
         struct.lockstep, struct.work = self._lockstep, _WORK
@@ -204,12 +204,12 @@ class NativeLoop:
         self.fit()
 
     def follow(self, following: LoopFollower | None) -> None:
-        """Let C start the batches after this one, which has not run yet; None: Python does."""
+        """Allow C to start the batches after this one, which has not run yet; None forbids it."""
         self.following = following
         self.struct.following = None
 
     def join(self, turns: int | None, member: int) -> None:
-        """Take turns with the other batches of ``struct turns`` at an address; None: no more."""
+        """Take turns with the other batches of the ``struct turns`` at `turns`; None ends this."""
         self.struct.turns, self.struct.member = turns, member
 
     def _point(self, name: str, array: NDArray[Any]) -> None:
@@ -217,7 +217,7 @@ class NativeLoop:
         setattr(self.struct, name, array.ctypes.data)
 
     def fit(self) -> None:
-        """Make room for what the program has gained since: instructions and loads."""
+        """Make room for the instructions and loads that the program has gained."""
         program, struct = self.program, self.struct
         if len(program.entries) > self.counts.size or not self.counts.size:
             grown = np.zeros(2 * len(program.entries) + 64, np.int64)
@@ -250,7 +250,7 @@ class NativeLoop:
         return event
 
     def enter(self) -> None:
-        """Let C know the state of the batch."""
+        """Pass the state of the batch to C."""
         self._copy_in()
         if self.recorder is not None:
             self.recorder.copy_in()
@@ -258,7 +258,7 @@ class NativeLoop:
             self.following.enter(self.struct)
 
     def leave(self, event: int) -> None:
-        """Let Python know the state of the batch after an event."""
+        """Take over the state of the batch from C after an event."""
         self._copy_out()
         if self.following is not None:
             self.followed += self.following.leave()
@@ -299,7 +299,7 @@ class NativeLoop:
         self.list_findings()
 
     def list_findings(self) -> None:
-        """Let C leave the instructions to Python that have a finding."""
+        """Have C leave the instructions that have a finding to Python."""
         listed = self.state.findings.listed
         if len(listed) != self.struct.num_listed:
             self._point("listed", np.fromiter(listed, np.int64))
@@ -333,7 +333,7 @@ class NativeLoop:
         return Group(self.state, self._arrays["remaining"][:count].copy(), count)
 
     def start_group(self, group: Group) -> None:
-        """Let the loop continue with a group that Python's scheduler has chosen."""
+        """Continue the loop with a group that Python's scheduler has chosen."""
         struct, scheduler, ids = self.struct, self.scheduler, group.wave_ids
         self.ids[: group.count] = ids
         is_slice = isinstance(group.waves, slice)
@@ -360,7 +360,7 @@ class NativeLoop:
             struct.pc, struct.resumed, struct.mode = pc, 1, self.state.mode
 
     def executions(self) -> dict[int, int]:
-        """Return how many waves executed each instruction in C, by program counter."""
+        """Return the number of waves that executed each instruction in C, by program counter."""
         found = np.flatnonzero(self.counts)
         entries, counts = self.program.entries, self.counts[found].tolist()
         return {entries[i].pc: n for i, n in zip(found.tolist(), counts, strict=True)}

@@ -26,7 +26,7 @@ _LOOK_AROUND = 16  # turns between looks for such groups
 
 LIMIT_VARIABLE = "CUPYGEMM_EMULATE_LIMIT"
 _TURN_STEPS = 16  # forming a group takes about as long as this many steps
-_ABREAST_STEPS = 16  # of a group's turn where diverged waves run abreast
+_ABREAST_STEPS = 16  # steps of a group's turn when diverged waves run abreast
 
 _NOWHERE = 1 << 62
 
@@ -40,7 +40,7 @@ def step_limit() -> int:
     Raises
     ------
     ValueError
-        The variable holds no number.
+        The variable is not a number.
     """
     text = os.environ.get(LIMIT_VARIABLE, "")
     if not text:
@@ -62,8 +62,8 @@ class Scheduler:
 
     Workgroups run in clusters, so that the registers and the LDS of the running waves stay in the
     processor's cache: the next cluster runs when the waves of one have ended. In lockstep, the
-    waves of the cluster at the lowest program counter run. Loops finish before the code behind
-    them runs, so diverged waves meet again. Abreast, diverged waves take turns of a few
+    waves of the cluster at the lowest program counter run. Loops finish before the code after them
+    runs, so diverged waves meet again. Abreast, diverged waves take turns of a few
     instructions, as if each had a SIMD of its own. In the other orders, the waves of a workgroup
     run one at a time, each until it waits at a barrier or ends; a random order also switches at
     random instructions. In every order, waves that spin (on a flag or a lock that another wave
@@ -105,7 +105,7 @@ class Scheduler:
         self.last_run.fill(0)
         order = self.order
         self.watch = Watch(self.state)
-        machine_of(self.state)  # which notes the lanes that are launched
+        machine_of(self.state)  # records which lanes are launched
         self.early.fill(early_ends.is_wanted(self.state))
         self.others: set[int] = set()
         self.ahead = _NOWHERE
@@ -122,7 +122,7 @@ class Scheduler:
         self.limit = step_limit()
 
     def watch_anew(self) -> None:
-        """Watch another batch, which C has started."""
+        """Reset the watch for another batch, which C has started."""
         progress, self.watch = self.watch.progress, Watch(self.state)
         self.watch.progress = progress
 
@@ -170,7 +170,7 @@ class Scheduler:
         return Group(state, self.latest, int(chosen.sum()))
 
     def _choose(self, runnable: NDArray[np.bool_]) -> tuple[NDArray[np.bool_], int]:
-        """Return the waves that may run now, and the one whose program counter decides."""
+        """Return the waves that may run now, and the wave whose program counter decides."""
         pcs, positions = self.state.pc, self.state.wave_in_group
         indices = np.flatnonzero(runnable)
         if self.fair or self.turn % _LOOK_AROUND == 0:
@@ -205,7 +205,7 @@ class Scheduler:
         return mask
 
     def _one_wave(self, runnable: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Return the waves of one position within their workgroups."""
+        """Return the waves at one position within their workgroups."""
         positions = self.state.wave_in_group
         available = np.unique(positions[runnable])
         if self._random is not None:
@@ -280,8 +280,8 @@ class Scheduler:
         """Return whether a wave of the workgroup skipped the barrier at which the others wait.
 
         The hardware counts only waves that have not ended, so that work-items without work may
-        return at once. A wave did not return at once if it took part in an earlier barrier, or
-        accessed memory behind this one.
+        return immediately. A wave that took part in an earlier barrier, or accessed memory after
+        this one, did not return immediately.
         """
         state = self.state
         members = state.workgroup == workgroup
@@ -291,14 +291,14 @@ class Scheduler:
         return bool((self.synchronised[ended] | worked_on).any())
 
     def whole(self, group: Group, released: Any) -> bool:
-        """Return whether the released waves are the group's, so that the group can continue."""
+        """Return whether the released waves are exactly the group's, so that it can continue."""
         count = self.state.num_waves if isinstance(released, slice) else len(released)
         if count != group.count:
             return False
         return isinstance(released, slice) or bool(np.array_equal(released, group.wave_ids))
 
     def _rejoin(self, group: Group, wave: int, lanes: int) -> None:
-        """Report lanes at a barrier that have skipped an earlier one."""
+        """Report lanes that reach a barrier after they skipped an earlier one."""
         position = int(np.flatnonzero(group.wave_ids == wave)[0])
         fault = partial_barriers.fault_of(self.state, wave, position, lanes)
         partial_barriers.forget(self.state)
@@ -317,8 +317,8 @@ class Scheduler:
             "divergent barrier",
             f"waves {names} of the workgroup wait at the barrier before {offset:+#x}, and waves "
             f"{ended} have ended without reaching it:\n"
-            "every wave that does not return at once must execute the same barriers\n"
-            "(s_barrier waits for surviving waves only, so that a GPU goes on here; HIP does not "
+            "every wave that does not return immediately must execute the same barriers\n"
+            "(s_barrier waits for surviving waves only, so a GPU continues here; HIP does not "
             "allow it)",
             int(waiting[0]),
             check="barriers",

@@ -1,10 +1,10 @@
-"""Run batches side by side, on as many cores as there are.
+"""Run batches side by side, on all available cores.
 
     member 0   ── access ───────────── access ─────
     member 1   ───────── access ───────────── access
 
 Batches whose workgroups do not wait for each other share nothing but device memory. They access it
-in turns: each member makes one access, or begins its next batch, and then the next member may. So
+in turns: each member makes one access, or begins its next batch, and the turn passes on. So
 results and reports depend neither on the number of cores nor on which is faster. C runs the members
 (native/turns.h) until the one whose turn it is needs Python. The reference path runs them one after
 another, in the same order.
@@ -62,17 +62,17 @@ def run_side_by_side(
     counts: dict[int, int],
     progress: Progress,
 ) -> int:
-    """Run the batches of a launch that may run side by side; return how many workgroups that are.
+    """Run the batches of a launch that may run side by side; return their number of workgroups.
 
     Parameters
     ----------
     batches : Batches
-        Those of the launch that run one after another.
+        The batches of the launch that run one after another.
     dispatch : Dispatch
     kernarg : int
         Address of the arguments.
     counts : dict of int to int
-        How many waves executed each instruction, by program counter; is added to.
+        Number of waves that executed each instruction, by program counter; updated.
     progress : Progress
     """
     waves = _member_waves(dispatch)
@@ -81,7 +81,7 @@ def run_side_by_side(
     if may_communicate(dispatch.kernel):
         return 0
     dispatch.apart = True
-    members = [batches.beside(member, waves) for member in range(MEMBERS)]
+    members = [batches.for_member(member, waves) for member in range(MEMBERS)]
     launch = SideBySide(members, dispatch, kernarg, counts, progress)
     launch.run()
     return launch.begun
@@ -99,13 +99,13 @@ class SideBySide:
     Parameters
     ----------
     batches : list of Batches
-        Of each of the `MEMBERS` members.
+        The batches of each of the `MEMBERS` members.
     dispatch : Dispatch
     kernarg : int
         Address of the arguments.
     counts : dict of int to int
-        How many waves executed each instruction, by program counter. Those of the members are
-        added.
+        Number of waves that executed each instruction, by program counter. The counts of the
+        members are added.
     progress : Progress
     """
 
@@ -127,7 +127,7 @@ class SideBySide:
 
     @property
     def begun(self) -> int:
-        """Return the number of workgroups that have been begun: all whole batches, in the end."""
+        """Return the number of workgroups that have begun: in the end, all whole batches."""
         return int(self._turns.first)
 
     def _begin(self, member: int) -> Executor:
@@ -188,7 +188,7 @@ class SideBySide:
         program.is_undisturbed = any(_loop_of(each).is_undisturbed for each in self._executors)
 
     def _serve(self, number: int) -> bool:
-        """Do what C leaves to Python for the member with the turn; return whether that ends."""
+        """Handle an event of the member with the turn; return whether its turn ends."""
         turns, executor = self._turns, self._executors[number]
         member, loop = turns.members[number], _loop_of(executor)
         event = member.event

@@ -1,10 +1,10 @@
-"""The order in which CuPy's launches run their waves, which the environment may choose.
+"""The order in which CuPy's launches run their waves; the environment may choose it.
 
     CUPYGEMM_EMULATE_ORDER=reverse python program.py
-    cupygemm check --wave-order 3 program.py            the order that a random number chooses
+    cupygemm check --wave-order 3 program.py            a random order, of seed 3
 
-A GPU promises no order. Where another one changes the bits of a result, such as that of additions
-by atomics in floating point, the program's result may differ from run to run.
+A GPU guarantees no order. Where the order changes the bits of a result, such as a sum of atomic
+additions in floating point, the program's result may differ from run to run.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ _NAMES = get_args(NamedOrder)
 
 
 def order_of(text: str, what: str = f"{VARIABLE}=") -> Order:
-    """Return the order that a text names.
+    """Return the order with a given name.
 
     Parameters
     ----------
     text : str
-        The name of an order, or a seed for a random one; "" is that of a launch.
+        The name of an order, or a seed for a random one; "" is the default order of a launch.
     what : str
-        What an error calls the text.
+        Name of the setting in error messages.
 
     Raises
     ------
@@ -41,5 +41,5 @@ def order_of(text: str, what: str = f"{VARIABLE}=") -> Order:
 
 
 def chosen_order() -> Order:
-    """Return the order that the environment names."""
+    """Return the order that the environment variable names."""
     return order_of(os.environ.get(VARIABLE, ""))

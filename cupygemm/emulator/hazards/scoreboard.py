@@ -1,14 +1,14 @@
 """Loads in flight: a register must not be used before an s_waitcnt has waited for its load.
 
-The emulated memory answers at once, so a missing s_waitcnt would go unnoticed. `Scoreboard` mirrors
+Emulated loads complete immediately, so a missing s_waitcnt would go unnoticed. `Scoreboard` mirrors
 the wait counters of the hardware: the destination of every vector or scalar load stays unreadable
 until an s_waitcnt of the wave covers the load. Vector memory and LDS return in order, each with its
 own counter. Scalar memory returns in any order, so only lgkmcnt(0) covers it. FLAT needs both
 counters.
 
 The common case costs a few integer operations: `pending_vector` and `pending_scalar` are bit masks
-over the register files, with a bit set if any wave of the batch may be affected, and only then are
-the waves examined. (Registers that nothing has written are the subject of `definedness`.)
+over the register files, with a bit set if any wave of the batch may be affected. Only then are
+the waves examined. (`definedness` tracks registers that nothing has written.)
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ _WAITS: dict[Counter, str] = {
 }
 
 _WAIT_FIELDS = {"vm": 0xC00F, "lds": 0x0F00}  # the count's bits in an s_waitcnt
-_FOLLOWING = 256  # instructions in which a wait that comes too late is looked for
+_FOLLOWING = 256  # instructions searched for a wait that comes too late
 
 
 class Scoreboard:
     """The wait counters of one batch, whose arrays the C loop shares.
 
-    Each load of the program has a slot. It states, for each wave, the numbers of the load among
-    the operations that the wave has issued; 0 stands for a wave that did not execute it. A wave
+    Each load of the program has a slot. For each wave, the slot holds the numbers of the load among
+    the operations that the wave has issued; 0 means that the wave did not execute it. A wave
     that executes the load again replaces its number: the younger execution returns later.
 
     Attributes
@@ -77,7 +77,7 @@ class Scoreboard:
         self.fit()
 
     def restart(self, initial_vector: int, initial_scalar: int) -> None:
-        """Prepare for another batch; parameters as those of the class."""
+        """Prepare for another batch; the parameters are those of the class."""
         self.outstanding = []
         self.pending_vector = self.pending_scalar = 0
         self.scalar_issued.fill(0)
@@ -85,7 +85,7 @@ class Scoreboard:
         marks_of(self.state).start(initial_vector, initial_scalar)
 
     def fit(self) -> None:
-        """Make room for the loads that the program has."""
+        """Make room for the loads of the program."""
         old = self.slots
         if len(old) < len(self._loads) or not len(old):
             self.slots = np.empty((2 * len(self._loads) + 16, *old.shape[1:]), np.int32)
@@ -160,7 +160,7 @@ class Scoreboard:
         return ""
 
     def _later_wait(self, counter: Counter | None) -> str:
-        """Return lines about a wait for everything that comes too late, as moved code has it."""
+        """Return lines about a full wait that comes too late, as in code that was moved."""
         code = self.state.kernel.code_object
         field = _WAIT_FIELDS.get(counter or "")
         pc = self.state.current_pc
@@ -175,7 +175,7 @@ class Scoreboard:
                 return (
                     f"\n  {inst.text} comes after it, at {code.locate(pc)[1]:+#x}: if the source "
                     "waits first, the compiler moved the two.\n  An asm statement orders only what "
-                    "uses its operands; put __builtin_amdgcn_sched_barrier(0) behind it"
+                    "uses its operands; put __builtin_amdgcn_sched_barrier(0) after it"
                 )
             pc += inst.size
         return ""

@@ -53,7 +53,7 @@ class Shadow(NamedTuple):
         return cls(inst, inst.vector_writes, inst.scalar_writes)
 
     def after(self, follower: Instruction) -> Shadow:
-        """Return what is left of them behind another instruction."""
+        """Return the effects that remain after another instruction."""
         return Shadow(
             self.inst,
             vector=self.vector & ~follower.vector_writes,
@@ -109,7 +109,7 @@ def longest_wait(inst: Instruction) -> int:
 
 
 def registers_that_matter(inst: Instruction) -> tuple[int, int] | None:
-    """Return the vector and the scalar registers, as masks, whose readers alone may have to wait.
+    """Return masks of the vector and scalar registers whose readers alone may have to wait.
 
     None means that other instructions may have to wait, too; `may_depend` tells which.
     """
@@ -121,8 +121,8 @@ def registers_that_matter(inst: Instruction) -> tuple[int, int] | None:
 def may_depend(inst: Instruction, follower: Instruction) -> bool:
     """Tell whether an instruction could require a wait after another one.
 
-    The registers that it accesses decide, and for the vector ALU, for which there are few rules,
-    also what it is.
+    This depends on the registers that it accesses and, for the vector ALU, which has few rules,
+    also on its kind.
     """
     written = inst.vector_writes
     touched = written & follower.vector_reads
@@ -141,7 +141,7 @@ def may_depend(inst: Instruction, follower: Instruction) -> bool:
 def waits_between(shadow: Shadow, follower: Instruction, target: Target) -> Iterator[Wait]:
     """Yield the waits that a later instruction requires after an earlier one.
 
-    Some are of 0 wait states.
+    Some require 0 wait states.
     """
     if is_mfma(shadow.inst):
         yield from _after_mfma(shadow, follower, target)
@@ -251,7 +251,7 @@ def _between_valu(shadow: Shadow, follower: Instruction) -> Iterator[Wait]:
 
 
 def _mask_and_constants(inst: Instruction) -> tuple[int, int]:
-    """Return the scalar registers of which each lane reads its own bit, and the other sources."""
+    """Return the scalar registers that each lane reads one bit of, and the other sources."""
     if not inst.mnemonic.startswith(_MASKED):
         return 0, inst.scalar_reads
     field = "vcc" if any(op.field == "vcc" for op in inst.src) else "src2"

@@ -2,11 +2,11 @@
 
 Every instruction is one wait state; ``s_nop n`` is n + 1. A compiler inserts the s_nop instructions
 that its code needs; in assembly and inline assembly they are the author's responsibility. While a
-program is decoded, the checker looks ahead from each instruction that may cause such a hazard,
-along every branch. What it finds is reported when the instruction that comes too early executes.
+program is decoded, the checker searches along every branch from each instruction that may cause
+such a hazard. A hazard is reported when the instruction that comes too early executes.
 
-The matrix unit of a SIMD executes one MFMA after another, so an MFMA between the two instructions
-that waits for the unit delays everything behind it. The search counts this, unlike LLVM's.
+The matrix unit of a SIMD executes one MFMA at a time, so an MFMA between the two instructions
+that waits for the unit delays all later instructions. Unlike LLVM, the search counts this delay.
 
 `wait_rules` lists the rules with their sources, and `wait_pairs` has their numbers. LLVM 22 inserts
 one more wait state on CDNA4 than on CDNA3 in some cases. It is not required here, because older
@@ -40,18 +40,18 @@ _JUMPS = ("s_endpgm", "s_setpc_b64", "s_swappc_b64", "s_call_b64")
 
 @dataclass(frozen=True)
 class Hazard:
-    """An instruction that comes too early.
+    """An instruction that executes too early after another.
 
     Attributes
     ----------
     producer, consumer : int
         Byte offsets into the code object.
     rule : str
-        The rule that it breaks, as in `wait_rules.RULES`.
+        The broken rule, as in `wait_rules.RULES`.
     what : str
-        What the consumer does, ``"reads v3"``.
+        The consumer's access, such as ``"reads v3"``.
     needed, found : int
-        Wait states that must lie between the two, and those that do.
+        Wait states required between the two, and those found.
     """
 
     producer: int
@@ -65,13 +65,13 @@ class Hazard:
     def place(self) -> int:
         """Return the byte offset of the instruction whose execution is the error.
 
-        MODE.vskip decides whether its consumer executes at all.
+        For the rule on MODE.vskip this is the producer: the bit decides if the consumer executes.
         """
         return self.producer if self.rule == "vskip" else self.consumer
 
 
 class _Producer(NamedTuple):
-    """What may wait for an instruction.
+    """An instruction for which later ones may have to wait.
 
     Attributes
     ----------
@@ -102,7 +102,7 @@ class _Path(NamedTuple):
     shadow : Shadow
         What is left of the producer's effects.
     certain : bool
-        Whether execution cannot go elsewhere.
+        Whether no branch leads elsewhere.
     """
 
     place: int
@@ -112,7 +112,7 @@ class _Path(NamedTuple):
     certain: bool = True
 
 
-def hazards_behind(
+def hazards_after(
     pc: int, inst: Instruction, target: Target, at: Callable[[int], Instruction | None]
 ) -> Iterator[Hazard]:
     """Yield the hazards between an instruction and those that follow it.
@@ -156,7 +156,7 @@ def hazards_behind(
 
 @functools.lru_cache(maxsize=1 << 16)
 def _producer(inst: Instruction) -> _Producer | None:
-    """Return what a search behind an instruction looks for; None if it causes no wait."""
+    """Return what to search for after an instruction; None if it causes no wait."""
     length = longest_wait(inst)
     return _Producer(length, Shadow.of(inst), registers_that_matter(inst)) if length else None
 
@@ -164,11 +164,11 @@ def _producer(inst: Instruction) -> _Producer | None:
 def _is_harmless(
     place: int, producer: _Producer, target: Target, at: Callable[[int], Instruction | None]
 ) -> bool:
-    """Tell whether the code behind an instruction shows at a glance that it breaks no rule.
+    """Tell whether a quick look at the code after an instruction shows that it breaks no rule.
 
-    This is so for nearly every instruction, and takes a tenth of the time of a search. Here every
+    It does for nearly every instruction, in a tenth of the time of a search. Here every
     instruction counts as one wait state, and the shadow does not shrink, so no hazard is missed.
-    Where it does not suffice, as at a branch, the search does.
+    Where the result is inconclusive, as at a branch, a search follows.
     """
     shadow, registers = producer.shadow, producer.registers
     inst = shadow.inst
@@ -191,7 +191,7 @@ def _is_harmless(
 
 
 def _following(path: _Path, follower: Instruction, target: Target) -> Iterator[_Path]:
-    """Yield where execution can go on behind an instruction."""
+    """Yield the paths along which execution can continue after an instruction."""
     nop = follower.mnemonic == "s_nop"
     states = path.states + ((follower.fields["simm16"] & 15) + 1 if nop else 1)
     busy = path.busy
@@ -199,14 +199,14 @@ def _following(path: _Path, follower: Instruction, target: Target) -> Iterator[_
         states = max(path.states, path.busy) + 1
         busy = states + mfma_passes(follower, target) - 1
     shadow = path.shadow.after(follower)
-    behind = path.place + follower.size
+    following = path.place + follower.size
     if not follower.mnemonic.startswith(("s_branch", "s_cbranch")):
-        yield _Path(behind, states, busy, shadow, path.certain)
+        yield _Path(following, states, busy, shadow, path.certain)
         return
     offset = follower.fields["simm16"]
-    other = behind + 4 * (offset - (1 << 16) if offset >> 15 else offset)
+    other = following + 4 * (offset - (1 << 16) if offset >> 15 else offset)
     if follower.mnemonic == "s_branch":
         yield _Path(other, states, busy, shadow, path.certain)
     else:
         yield _Path(other, states, busy, shadow, certain=False)
-        yield _Path(behind, states, busy, shadow, certain=False)
+        yield _Path(following, states, busy, shadow, certain=False)

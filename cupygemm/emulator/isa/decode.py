@@ -16,8 +16,8 @@ from cupygemm.emulator.isa.operands import build_instruction
 
 _SCALE_PREFIX = b"\xac\xd3"  # in the first half of a scaled MFMA
 _MOST = 1 << 16  # instructions that are kept
-# The first four bytes decide whether there are more. Kernels have five of six instructions of four
-# bytes in common, and one of five of the others.
+# The first four bytes tell whether more follow. Kernels share five in six of their instructions of
+# four bytes, and one in five of the longer ones.
 _of_four_bytes: dict[tuple[bytes, str], Instruction] = {}
 
 

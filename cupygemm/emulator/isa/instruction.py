@@ -79,8 +79,8 @@ class Instruction:
     dst, src : tuple of Operand
         Explicit and implicit (vcc, exec, scc is not listed) operands written and read.
     vector_reads, vector_writes, scalar_reads, scalar_writes : int
-        Bit masks over the two register files. A destination of which a part survives (a 16-bit
-        half, a lane that a DPP row mask leaves out) does not count as read.
+        Bit masks over the two register files. A destination that is written only in part (a 16-bit
+        half, all lanes but those that a DPP row mask leaves out) does not count as read.
     target : str
         LLVM's name of the processor it was decoded for, ``""`` for any. The spelling of some
         instructions depends on it.

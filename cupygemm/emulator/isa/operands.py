@@ -41,7 +41,7 @@ _F8F6F4_REGISTERS = {0: 8, 1: 8, 2: 6, 3: 6, 4: 4}  # by the format
 def build_instruction(
     data: bytes, target: str, writer: Callable[[Instruction], str]
 ) -> Instruction:
-    """Return the instruction that `data` (up to 16 bytes) starts with; `writer` gives its text."""
+    """Return the instruction at the start of `data` (up to 16 bytes); `writer` gives its text."""
     found = _recognise(data, target)
     if lacks(target, found.mnemonic):
         raise UnsupportedInstruction(f"{target} has no {found.mnemonic}")
@@ -49,7 +49,7 @@ def build_instruction(
 
 
 def read_tables() -> None:
-    """Read the tables of encodings, which the first instruction would do."""
+    """Read the encoding tables now rather than at the first instruction."""
     _recognise(b"\0\0\x81\xbf", "")  # s_endpgm
 
 
@@ -64,7 +64,7 @@ class _Found(NamedTuple):
 
 
 def _recognise(data: bytes, target: str) -> _Found:
-    """Return the instruction that `data` starts with, as the tables describe it."""
+    """Return the instruction at the start of `data`, as the tables describe it."""
     word, mnemonic = int.from_bytes(data[:4], "little"), ""
     if is_cdna2(target):
         for alias_encoding in CDNA2_ALIASES:

@@ -2,7 +2,7 @@
 
 This is the only module that knows the source of the encodings. They are part of tinygrad's wheel,
 generated from AMD's machine-readable ISA, and give the fields, operand widths and number formats.
-To import tinygrad takes ten times as long as to read the rows.
+Importing tinygrad takes ten times as long as reading the rows.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SOURCES = (
     "runtime/autogen/amd/cdna/ins.py",
     "runtime/autogen/amd/cdna/operands.py",
 )
-_SPECIAL_SOURCE = {"_SDWA": 249, "_SDWA_SDST": 249, "_DPP16": 250}  # what src0 then is
+_SPECIAL_SOURCE = {"_SDWA": 249, "_SDWA_SDST": 249, "_DPP16": 250}  # the value of src0
 _MARKS = ("_LIT", "_DPP", "_SDWA")  # in the name of an encoding that is a variant
 
 
@@ -48,7 +48,7 @@ class EncodingRow(NamedTuple):
     allowed : list of int or None
         The opcodes, if others belong to another encoding.
     src0 : int or None
-        What the first source must be.
+        The required value of the first source.
     sources : list of (int, int)
         Lowest bit and mask of the sources whose codes select a variant.
     instructions : dict of str to (str, list of int)
@@ -121,7 +121,7 @@ def _row(
 ) -> EncodingRow:
     from tinygrad.renderer.amd import dsl
 
-    fields = table._fields  # the tables have no other way to them
+    fields = table._fields  # the tables offer no public access
     fixed = [field for _, field in fields if isinstance(field, dsl.FixedBitField)]
     op: Any = next(field for name, field in fields if name == "op")
     allowed = getattr(op, "allowed", None)

@@ -1,6 +1,6 @@
-"""What the run loop needs to know about an instruction, wherever in a program it stands.
+"""What the run loop needs to know about an instruction, independent of its place in a program.
 
-Kernels have many instructions in common, so it is found out once for each.
+Kernels share many instructions, so these facts are computed once for each.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ _WITHOUT_STEP = tuple(_CONTROLS.values())
 
 
 class Facts(NamedTuple):
-    """Facts of an instruction; those that are not described here are as in `Entry`.
+    """Facts about an instruction; fields not described here are as in `Entry`.
 
     Attributes
     ----------
     form : NativeAlu or None
         The native form of an ALU instruction.
     binds : {"now", "later", "never"}
-        When its step is resolved: later if C executes it and to resolve it cannot fail.
+        When its step is resolved: later if C executes it and resolving it cannot fail.
     masks : bytes
-        The registers that it reads and writes, as ``struct instruction`` has them.
+        The registers that it reads and writes, as in ``struct instruction``.
     """
 
     control: str
@@ -87,7 +87,7 @@ def facts_of(inst: Instruction, target: str) -> Facts:
 
 @functools.cache
 def _control(name: str) -> str:
-    """Return what an instruction means for the run loop, see `Entry`."""
+    """Return the role of an instruction in the run loop, see `Entry.control`."""
     if name in _CONTROLS:
         return _CONTROLS[name]
     if name.startswith(("s_branch", "s_cbranch", "s_setpc", "s_swappc", "s_call")):

@@ -2,7 +2,7 @@
 
 `NativeProgram` mirrors ``struct instruction`` of native/loop.h. An instruction has a native form if
 its memory operation or its matrix record exists anyway, if `units.native.alu` has one for it, or if
-the loop executes it by itself (branches, waits, barriers). Any other is left to Python.
+the loop executes it by itself (branches, waits, barriers). All others are left to Python.
 """
 
 from __future__ import annotations
@@ -79,11 +79,11 @@ class NativeProgram:
     entries : list of Entry
         The instructions that have a record, by their index.
     loads : list of Entry
-        Those that load registers, by their slot of the scoreboard.
+        The instructions that load registers, by their slot of the scoreboard.
     used_vector, used_scalar : int
         Bit masks of the registers that the instructions read or write.
     is_undisturbed : bool
-        Whether C needed Python for nothing when it last ran the program.
+        Whether C did not need Python when it last ran the program.
     """
 
     def __init__(self, image_bytes: int) -> None:
@@ -131,13 +131,13 @@ class NativeProgram:
 
     @staticmethod
     def look_never(entry: Entry) -> None:
-        """Let C execute an instruction without a look at the lanes that it reads."""
+        """Have C execute an instruction without examining the lanes that it reads."""
         if entry.record is not None:
             entry.record.looked_at = 0
 
     @staticmethod
     def carry_undefined_bits(entry: Entry) -> None:
-        """Let C carry undefined bits through an instruction from now on, if it can."""
+        """Have C carry undefined bits through an instruction from now on, if it can."""
         if entry.record is None or entry.second_run is not None:
             return
         entry.second_run = second_run_of(entry.inst) or _IN_PYTHON
@@ -159,7 +159,7 @@ class NativeProgram:
 
 
 class _Native(NamedTuple):
-    """What the loop does for an instruction, see ``struct instruction``."""
+    """How the loop executes an instruction, see ``struct instruction``."""
 
     action: int
     function: int = 0

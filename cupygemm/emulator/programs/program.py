@@ -10,7 +10,7 @@ from cupygemm.emulator.collector import paused_collector
 from cupygemm.emulator.definedness.lanes import NEVER, is_marker
 from cupygemm.emulator.diagnostics.wait_rules import RULES
 from cupygemm.emulator.errors import Fault, UnsupportedInstruction
-from cupygemm.emulator.hazards.wait_states import Hazard, hazards_behind
+from cupygemm.emulator.hazards.wait_states import Hazard, hazards_after
 from cupygemm.emulator.isa.decode import decode
 from cupygemm.emulator.isa.instruction import Instruction
 from cupygemm.emulator.programs.facts import facts_of
@@ -26,7 +26,7 @@ _TOO_EARLY = "missing wait states"
 
 
 class CheckedStep:
-    """A step of an instruction that comes too early in checked launches.
+    """The step, in checked launches, of an instruction that executes too early.
 
     Once it has nothing more to report in a launch, C executes the instruction.
 
@@ -60,7 +60,7 @@ class LazyStep:
     """The step of an instruction that C executes, resolved when Python first executes it.
 
     Resolving it cannot fail. Some special sources have a native form only, so `Program` resolves
-    the steps of instructions with such a source at once, to refuse them.
+    the steps of instructions with such a source immediately, in order to refuse them.
 
     Parameters
     ----------
@@ -98,13 +98,13 @@ class Program:
         self.target = target
         self.entries: dict[int, Entry] = {}
         self.matrix: list[int] = []
-        self._hazards: dict[int, list[Hazard]] = {}  # by where they are reported
+        self._hazards: dict[int, list[Hazard]] = {}  # by the offset at which they are reported
         self.native = NativeProgram(len(image))
         self._decoded: dict[int, Instruction] = {}
-        self._straight: deque[Instruction] = deque(maxlen=FAR)  # the latest that follow each other
+        self._straight: deque[Instruction] = deque(maxlen=FAR)  # the latest consecutive ones
         self._straight_to = -1
         self._slots: set[int] = set()  # vector registers that v_writelane writes
-        self._read: list[Entry] = []  # v_readlane of others
+        self._read: list[Entry] = []  # v_readlane of other registers
 
     def start_launch(self) -> None:
         """Let all instructions that come too early report that again."""
@@ -119,7 +119,7 @@ class Program:
     def decode_block(self, pc: int) -> None:
         """Decode the instructions from a byte offset to the next branch, which execute together.
 
-        Their many small objects stay, so Python does not look for garbage among them meanwhile.
+        The many small objects stay alive, so Python's garbage collector is off meanwhile.
         """
         with paused_collector():
             self._decode_up_to_branch(pc)
@@ -129,14 +129,14 @@ class Program:
         while entry.control not in ("branch", "end") and entry.next_pc not in self.entries:
             try:
                 entry = self._decode(entry.next_pc)
-            except (Fault, UnsupportedInstruction):  # for whom reaches it, if any wave does
+            except (Fault, UnsupportedInstruction):  # raised if a wave reaches it
                 return
 
     def _decode(self, pc: int) -> Entry:
         if not 0 <= pc < len(self.image):
             raise Fault("wild jump", f"the program counter {pc:#x} is outside the code object")
         inst = self._instruction(pc)
-        for hazard in hazards_behind(pc, inst, self.target, self._instruction_or_none):
+        for hazard in hazards_after(pc, inst, self.target, self._instruction_or_none):
             self._note(hazard)
         facts = facts_of(inst, self.target.name)
         step: Callable[[Group], Any] = _nothing
@@ -170,7 +170,7 @@ class Program:
         return entry
 
     def _look_for_updates(self, entry: Entry) -> None:
-        """Mark a store that adds to what was read at its place."""
+        """Mark a store of a sum with the value that was loaded from the same address."""
         inst = entry.inst
         if self._straight_to != entry.pc:
             self._straight.clear()
@@ -181,9 +181,9 @@ class Program:
         self._straight_to = -1 if entry.control in ("branch", "end", "barrier") else entry.next_pc
 
     def _look_for_slots(self, entry: Entry) -> None:
-        """Let v_readlane read what v_writelane has put into a lane, whether the lane is on or not.
+        """Allow v_readlane to read any lane, on or off, of a register that v_writelane writes.
 
-        The compiler keeps scalars in lanes.
+        The compiler spills scalars to such lanes.
         """
         inst = entry.inst
         if inst.mnemonic == "v_writelane_b32":
@@ -198,7 +198,7 @@ class Program:
             self._read.remove(reader)
 
     def _note(self, hazard: Hazard) -> None:
-        """Let the instruction where a hazard is reported do so."""
+        """Have a hazard reported by the instruction at its `place`."""
         if any(is_marker(self._instruction(pc)) for pc in (hazard.producer, hazard.consumer)):
             return
         noted = self._hazards.setdefault(hazard.place, [])

@@ -26,8 +26,8 @@ class Key(NamedTuple):
 class ProgramStore:
     """Programs that no launch uses now, in the order of their last use.
 
-    A launch takes a program out, so that no two threads decode into one. What an interrupted launch
-    does not give back is decoded anew.
+    A launch takes a program out, so that no two threads decode into the same one. A program that an
+    interrupted launch does not give back is decoded again.
     """
 
     def __init__(self, max_instructions: int) -> None:
@@ -39,7 +39,7 @@ class ProgramStore:
         return self._idle.pop(key, None)
 
     def give_back(self, key: Key, program: Program, *, grown: bool) -> None:
-        """Put a program in, and drop those used longest ago if it has `grown` beyond the room."""
+        """Put a program back; if it has `grown`, drop the least recently used ones."""
         self._idle[key] = program
         if not grown:
             return

@@ -14,7 +14,7 @@ from cupygemm.emulator import checks, code_object, last_launch
 from cupygemm.emulator.diagnostics.wait_rules import RULES
 from cupygemm.emulator.errors import KernelFault
 from cupygemm.emulator.hazards import wait_pairs, wait_states
-from cupygemm.emulator.hazards.wait_states import Hazard, hazards_behind
+from cupygemm.emulator.hazards.wait_states import Hazard, hazards_after
 from cupygemm.emulator.isa.decode import decode
 from cupygemm.emulator.isa.instruction import Instruction
 from cupygemm.emulator.memory.allocations import Memory
@@ -99,7 +99,7 @@ def hazards(instructions: dict[int, Instruction], target: str) -> list[Hazard]:
     return [
         found
         for pc, inst in instructions.items()
-        for found in hazards_behind(pc, inst, TARGETS[target], instructions.get)
+        for found in hazards_after(pc, inst, TARGETS[target], instructions.get)
     ]
 
 
