@@ -3,13 +3,13 @@
 `looked_at` says which instructions may give such values, or divide by zero (see `divisions`).
 
 DPP with ``bound_ctrl`` reads 0 in a lane that is switched off, and v_readlane reads what its
-register happens to hold there: the compiler may have moved the computation of the value behind the
-condition. What is computed from either is undefined, as with a lane exchange in
-native/lds_exchange.h. Sums and the like are left out: to these, a lane that gives 0 adds nothing.
-A lane that the pattern of DPP does not have is no fault: its 0 is the purpose of ``bound_ctrl``.
+register happens to hold there: the compiler may have moved the computation of the value after the
+condition. Results computed from either are undefined, as with a lane exchange in
+native/lds_exchange.h. Sums and similar operations are exempt: a lane that gives 0 adds nothing.
+A lane that DPP's pattern does not have is no fault: its 0 is the purpose of ``bound_ctrl``.
 
 The *marker* stands for the value of a variable that nothing has written (runtime/unwritten.py). It
-is a v_mov_b32 that writes no lane, and leaves what its register happens to hold.
+is a v_mov_b32 that writes no lane, so its register keeps whatever it happens to hold.
 """
 
 from __future__ import annotations

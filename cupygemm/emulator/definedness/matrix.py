@@ -6,7 +6,7 @@ registers. In the copy, the elements of a lane of A (or B) are 1 if the lane has
 only if an undefined element contributes to it, and layouts, broadcasts and sparse indices need no
 second implementation. The addend has the layout of D. Lanes are treated as a whole because a lane
 of A holds elements of a single row. Integers are treated one by one, and those known to be 0 as
-such, since 0 times anything is 0.
+defined, since 0 times anything is 0.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The second run of an instruction in C: its record for native/second_run.c.
 
-`second_run_of` has a record for most instructions of the vector ALU and most accesses to memory;
-`uses.follow` has the others, and states what all of them mean. A differential test
+`second_run_of` returns the record of most instructions of the vector ALU and most memory accesses;
+`uses.follow` handles all others, and defines what each of them means. A differential test
 (tests/emulator/definedness/test_second_run.py) holds the two equal.
 """
 
@@ -76,7 +76,7 @@ class SecondRun(ctypes.Structure):
 
 
 class _InPython(Exception):
-    """An instruction has no second run in C."""
+    """The second run of an instruction is executed in Python."""
 
 
 @functools.lru_cache(maxsize=1 << 14)
@@ -96,7 +96,7 @@ def second_run_of(inst: Instruction) -> SecondRun | None:
 
 
 def _numbers(operands: Iterable[Operand]) -> list[int]:
-    """Return the registers of operands by the numbers that C has for them."""
+    """Return the registers of operands, numbered as in C."""
     return [
         register + (FIRST_SCALAR if op.kind == "s" else 0)
         for op in operands
@@ -189,7 +189,7 @@ def _lanewise(inst: Instruction) -> SecondRun:
 
 
 def _set_results(inst: Instruction, operation: Any) -> None:
-    """Set what is written: a register or a pair, a lane mask, or both."""
+    """Set the destinations: a register or a pair, a lane mask, or both."""
     results = sorted(inst.dst, key=lambda op: op.field != "vdst")
     op = vector.OPS.get(inst.mnemonic)
     for result in results:

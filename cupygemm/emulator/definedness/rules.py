@@ -46,7 +46,7 @@ def copied(bits: list[Any], _values: Any) -> Any:
 
 
 def summed(bits: list[Any], _values: Any) -> Any:
-    """Return those of a sum or a product."""
+    """Return the undefined bits of a sum or a product."""
     return upward(functools.reduce(lambda a, b: a | b, bits))
 
 
@@ -61,7 +61,7 @@ def _sum24(bits: list[Any], _values: Any) -> Any:
 
 
 def summed_in_64_bits(bits: list[Any], _values: Any) -> Any:
-    """Return those of a sum of 64 bits."""
+    """Return the undefined bits of a 64-bit sum."""
     return upward(functools.reduce(lambda a, b: a | b, [b.astype(np.uint64) for b in bits]))
 
 
@@ -92,7 +92,7 @@ class Moving:
         self._signed = [kind[0] == "i" for kind in kinds] + [False] * (3 - len(kinds))
 
     def __call__(self, bits: list[Any], values: list[Callable[[], Any]]) -> Any:
-        """Return the moved bits; an undefined bit of a control leaves none defined."""
+        """Return the moved bits; an undefined control bit makes all of them undefined."""
         operands = [bits[i] if i in self.data else values[i]() for i in range(len(bits))]
         moved = self._function(
             *[
@@ -129,7 +129,7 @@ def _shift_or(bits: list[Any], values: list[Callable[[], Any]]) -> Any:
 
 
 def shifted_and_summed(bits: list[Any], values: list[Callable[[], Any]]) -> Any:
-    """Return those of a sum whose first term is shifted to the left."""
+    """Return the undefined bits of a sum whose first term is shifted to the left."""
     width = bits[2].dtype.type
     distance = values[1]().astype(width) & width(31)
     return upward(bits[0] << distance | bits[2]) | anywhere(bits[1], width)

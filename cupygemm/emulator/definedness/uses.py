@@ -93,7 +93,7 @@ def _exposed(
 ) -> list[Register]:
     """Return the registers of a source that have undefined bits in some wave of the group.
 
-    `read` has those that the instruction reads; None stands for all.
+    `read` names those that the instruction reads; None stands for all.
     """
     if op.kind not in ("v", "s"):
         return []
@@ -178,7 +178,7 @@ def _vector(marks: Marks, group: Group, inst: Instruction, looked_at: int = lane
 def _chosen_first(
     marks: Marks, group: Group, inst: Instruction, sources: list[Register]
 ) -> list[Register]:
-    """Return the sources of a select, those first whose undefined bits it takes in some lane."""
+    """Return the sources of a select; those whose undefined bits it takes come first."""
     first, second, selector = source_operands(inst)
     chosen = lane_mask(selector)(group)
     lanes_of = [(first, ~chosen & group.mask), (second, chosen & group.mask)]
@@ -208,7 +208,7 @@ def _take(
     if state.findings.policy[check] == "off" or not off.any():
         return False
     if check == "inactive_lanes" and source_line(state.kernel, state.current_pc) is None:
-        return False  # whoever writes assembly may mean it
+        return False  # assembly may do so on purpose
     waves = off.any(axis=1)
     for file, register in targets:
         undefined = marks.undefined if file == "v" else marks.undefined_scalar

@@ -1,8 +1,8 @@
 """Undefined bits through vector instructions: each is executed a second time, on these bits.
 
 In the second run, a rule (see `rules`) replaces the operation. Sources are fetched (DPP, SDWA,
-halves) and results are written (lane masks, preserved halves) as for the values. Without a rule of
-its own, an instruction gives a completely undefined result in each lane in which any bit that it
+halves) and results are written (lane masks, preserved halves) as for the values. An instruction
+without a rule of its own gives a completely undefined result in each lane in which any bit that it
 reads is undefined.
 """
 

@@ -1,16 +1,16 @@
 """Waves that end before a barrier at which other waves of their workgroup wait.
 
-The hardware counts only waves that have not ended, so the others go on, and a kernel that returns
-before ``__syncthreads()`` seems to work. But what the waves that ended should have written to LDS
-is missing.
+The hardware counts only waves that have not ended, so the others continue, and a kernel that
+returns before ``__syncthreads()`` seems to work. But what the ended waves should have written to
+LDS is missing.
 
     entry ─► branch ─► barrier ─► LDS read
                └─────► s_endpgm
 
-Work-items behind the end of the data return early in many right kernels, CuPy's among them, and
-what is missing is theirs. The first work-item of a workgroup is behind the end only if all others
-are. So an early end is a finding if the first wave is among those that ended, and if the waves that
-wait read LDS behind the barrier.
+Work-items past the end of the data return early in many correct kernels, including CuPy's, and
+only their own results are missing. The first work-item of a workgroup is past the end only if all
+others are. So an early end is a finding if the first wave is among those that ended, and if the
+waiting waves read LDS after the barrier.
 """
 
 from __future__ import annotations
@@ -50,26 +50,27 @@ def describe(state: State, ended: list[int], waiting: list[int]) -> str | None:
     Parameters
     ----------
     state : State
-        Its program counter of a wave that has ended is that of its end.
+        The program counter of a wave that has ended is that of its end.
     ended, waiting : list of int
         Indices into the batch.
 
     Returns
     -------
     str or None
-        None if the waves that wait read no LDS behind the barrier.
+        None if the waiting waves read no LDS after the barrier.
     """
-    behind = int(state.pc[waiting[0]])
+    after_barrier = int(state.pc[waiting[0]])
     try:
         nodes = graph(state.kernel)
-    except UnsupportedInstruction:  # behind the barrier: the launch will say so
+    except UnsupportedInstruction:  # after the barrier: the launch will report it
         return None
     following = {pc: node.successors for pc, node in nodes.items()}
     if not any(
-        nodes[pc].inst.mnemonic.startswith(_LDS_READS) for pc in _reached(following, {behind})
+        nodes[pc].inst.mnemonic.startswith(_LDS_READS)
+        for pc in _reached(following, {after_barrier})
     ):
         return None
-    left = _branches(nodes, behind - 4, {int(state.pc[wave]) for wave in ended})
+    left = _branches(nodes, after_barrier - 4, {int(state.pc[wave]) for wave in ended})
     places = "\n".join(f"  {instruction_at(state, pc)}" for pc in left[-_MOST_BRANCHES:])
     waits, has = "waits" if len(waiting) == 1 else "wait", "has" if len(ended) == 1 else "have"
     branches = "the branch" if len(left) == 1 else "one of the branches"
@@ -81,7 +82,7 @@ def describe(state: State, ended: list[int], waiting: list[int]) -> str | None:
 
 
 def _branches(nodes: Mapping[int, Node], barrier: int, ends: set[int]) -> list[int]:
-    """Return the branches at which a way to the ends leaves all ways to the barrier."""
+    """Return the branches at which a path to the ends leaves all paths to the barrier."""
     before = predecessors(nodes)
     to_barrier, to_ends = _reached(before, {barrier}), _reached(before, ends)
     away = to_ends - to_barrier
@@ -93,7 +94,7 @@ def _branches(nodes: Mapping[int, Node], barrier: int, ends: set[int]) -> list[i
 
 
 def _reached(following: Mapping[int, tuple[int, ...] | list[int]], starts: set[int]) -> set[int]:
-    """Return what can be reached from some instructions, with them."""
+    """Return the instructions that can be reached from `starts`, which are included."""
     seen: set[int] = set()
     left = list(starts)
     while left:

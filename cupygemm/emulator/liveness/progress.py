@@ -50,7 +50,7 @@ class Progress:
         Parameters
         ----------
         now : float
-            Of `perf_counter`.
+            A value of `perf_counter`.
         finished : int
             Workgroups that have ended.
         waves, waiting : int

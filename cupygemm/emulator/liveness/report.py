@@ -17,10 +17,10 @@ from cupygemm.emulator.units.memory.write_backs import may_communicate
 from cupygemm.emulator.waves.reports import instruction_at, source_text, waves_text
 from cupygemm.emulator.waves.state import State
 
-_MOST_INSTRUCTIONS = 12  # of a loop that are listed
+_MOST_INSTRUCTIONS = 12  # instructions of a loop that are listed
 _LEAVES = re.compile(r"s_andn2_b64 exec, exec, s\[(\d+):\d+\]")  # the lanes that are done
 _LEFT = """\
-lanes of wave {wave} that have left the loop: {lanes}. They go on when all lanes have left it,
+lanes of wave {wave} that have left the loop: {lanes}. They continue when all lanes have left it,
 because a wave has one program counter. So a lock that each lane takes for itself is never opened:
 let one lane of the wave take it, or let the lanes take turns (for each lane: if it is this one). A
 loop in which the lane that has the lock works and opens it must go on while (__any(!done)): the
@@ -42,7 +42,7 @@ class Finding:
     wave : int
         Index in the batch of a wave that repeats its state.
     pc : int
-        The load of what it waits for, or an instruction of its loop.
+        Program counter of the load that the wave waits for, or of an instruction of its loop.
     address : int or None
         The address that the wave reads while it waits.
     is_global : bool
@@ -59,7 +59,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class _Flag:
-    """What a loop reads."""
+    """A location that a loop reads."""
 
     pc: int
     space: str  # a key of STORES
@@ -74,9 +74,9 @@ def describe(state: State, spinning: dict[int, set[int]], waiting: list[int]) ->
     ----------
     state : State
     spinning : dict of int to set of int
-        By index of the wave, the program counters of the loop that it repeats.
+        The program counters of the loop that each wave repeats, by wave index.
     waiting : list of int
-        The waves that wait at a barrier which the others do not reach.
+        The waves that wait at a barrier that the others do not reach.
     """
     wave, loop = next(iter(spinning.items()))
     workgroup = state.workgroup[wave]
@@ -120,7 +120,7 @@ def describe(state: State, spinning: dict[int, set[int]], waiting: list[int]) ->
 
 
 def _loop(state: State, loop: set[int], flags: dict[int, _Flag], wave: int) -> list[str]:
-    """Return the instructions of a loop, those that read what it waits for with its address."""
+    """Return the instructions of a loop; those that read what it waits for have its address."""
     lines = []
     pcs = sorted(loop)
     shown = pcs
@@ -140,7 +140,7 @@ def _loop(state: State, loop: set[int], flags: dict[int, _Flag], wave: int) -> l
 
 
 def _lanes_that_left(state: State, loop: set[int], wave: int) -> list[str]:
-    """Say which lanes of a wave have left its loop, and cannot go on before the others do."""
+    """Return a line about the lanes that have left the loop and wait for the others to leave."""
     for pc in loop:
         inst = decoded(state, pc)
         found = _LEAVES.fullmatch(inst.text) if inst is not None else None
@@ -155,7 +155,7 @@ def _lanes_that_left(state: State, loop: set[int], wave: int) -> list[str]:
 
 
 def _content(state: State, wave: int, flag: _Flag) -> str:
-    """Return the place and the value that a loop reads."""
+    """Return the location and the value that a loop reads."""
     if not flag.addresses:
         return flag.space
     address = flag.addresses[0]
@@ -173,7 +173,7 @@ def _content(state: State, wave: int, flag: _Flag) -> str:
 
 
 def _flags(state: State, wave: int, loop: set[int]) -> list[_Flag]:
-    """Return what the loop of a wave reads from memory that other waves can write."""
+    """Return the locations that a wave's loop reads and that other waves can write."""
     flags = []
     for pc in sorted(loop):
         inst = decoded(state, pc)
@@ -199,7 +199,7 @@ def _flags(state: State, wave: int, loop: set[int]) -> list[_Flag]:
 
 
 def _last_write(state: State, wave: int, flag: _Flag) -> str:
-    """Say which wave wrote last to the place in LDS that a loop reads; "" if it is not known."""
+    """Return which wave last wrote the LDS location that a loop reads; "" if not known."""
     writer, pc = _last_writer(state, wave, flag)
     if writer < 0:
         return ""
@@ -212,7 +212,7 @@ def _last_write(state: State, wave: int, flag: _Flag) -> str:
 
 
 def _last_writer(state: State, wave: int, flag: _Flag) -> tuple[int, int]:
-    """Return the wave and the instruction that wrote last what a loop reads; -1 if not known."""
+    """Return the wave and the instruction that last wrote what a loop reads; -1 if not known."""
     found = None
     if flag.space == "LDS" and flag.addresses:
         found = last_writer(state, int(state.workgroup[wave]), flag.addresses[0])
@@ -220,7 +220,7 @@ def _last_writer(state: State, wave: int, flag: _Flag) -> tuple[int, int]:
 
 
 def _addresses(state: State, wave: int, inst: Instruction, op: Any) -> tuple[int, ...]:
-    """Return the addresses of a load, as the registers stand; empty if they are not known."""
+    """Return the addresses of a load, by the current registers; empty if they are not known."""
 
     def scalar64(register: int) -> int:
         return int(state.sgpr[register, wave]) | int(state.sgpr[register + 1, wave]) << 32
@@ -252,7 +252,7 @@ def _in_lds(addresses: tuple[int, ...]) -> bool:
 
 
 def _barrier(state: State, halted: list[int], running: list[int]) -> list[str]:
-    """Say which barrier some waves wait at, and that the others do not reach it."""
+    """Return lines that name the barrier at which some waves wait and that others do not reach."""
     lines = []
     for pc in sorted({int(state.pc[wave]) for wave in halted}):
         here = [wave for wave in halted if int(state.pc[wave]) == pc]
@@ -267,7 +267,7 @@ def _barrier(state: State, halted: list[int], running: list[int]) -> list[str]:
 
 
 def _elsewhere(state: State, others: int) -> str:
-    """Say what the other workgroups do."""
+    """Return a line about the other workgroups."""
     first, last = int(state.launch_order[0]), int(state.launch_order[-1])
     total = int(np.prod(state.grid))
     text = f"{others} waves of other workgroups do not end either." if others else ""

@@ -1,4 +1,4 @@
-"""Who could set what a loop waits for: the stores of a kernel, those to the flag first."""
+"""The stores of a kernel that could set what a loop waits for; those to the flag come first."""
 
 from __future__ import annotations
 
@@ -62,11 +62,11 @@ class Setters:
     state : State
     space : {"LDS", "global memory"}
     spinning : dict of int to set of int
-        By index of the wave, the program counters of the loop that it repeats.
+        The program counters of the loop that each wave repeats, by wave index.
     waiting : list of int
-        The waves that wait at a barrier which the others do not reach.
+        The waves that wait at a barrier that the others do not reach.
     workgroup : int
-        Of the wave that is described.
+        The workgroup of the wave that is described.
     """
 
     def __init__(
@@ -92,19 +92,19 @@ class Setters:
         self.behind_loop = reachable(state, self.looping)
 
     def listed(self, loads: list[int], writers: set[int]) -> list[str]:
-        """List those that may set what some loads wait for; the others are counted.
+        """List the stores that may set what some loads wait for; count the others.
 
         Parameters
         ----------
         loads : list of int
             The program counters of the loads.
         writers : set of int
-            Those of the last stores to the same addresses, as far as known.
+            The program counters of the last stores to the same addresses, as far as known.
         """
         if not self.stores:
             return [f"the kernel has no store to {self.space} that could set it"]
         awaited = set().union(*(self._names(pc) for pc in loads))
-        near = [  # without source, any
+        near = [  # all, without source
             pc
             for pc in self.stores
             if not awaited or pc in writers or awaited & self._names(pc, is_store=True)
@@ -125,9 +125,9 @@ class Setters:
         if pc in self.looping:
             who = "the loops execute it, and it changes nothing"
         elif pc in self.behind_barrier:
-            who = f"{self._waiting()} would reach it behind the barrier"
+            who = f"{self._waiting()} would reach it after the barrier"
         elif pc in self.behind_loop:
-            who = "only behind the loops that wait"
+            who = "only after the loops that wait"
         else:
             who = "no wave that is left reaches it"
         inst = decoded(self.state, pc)
@@ -139,9 +139,9 @@ class Setters:
         return waves_text(self.state, own) if own else "waves of other workgroups"
 
     def _names(self, pc: int, *, is_store: bool = False) -> set[str]:
-        """Return the names in the source line of an access; of an assignment, the one on its left.
+        """Return the names in the source line of an access; for a store, that left of the ``=``.
 
-        Where a function was inlined, it is the line that calls it.
+        In an inlined function, the line is that of the call.
         """
         told = quotes(self.state.kernel, pc)
         text = _COMMENT.sub(" ", told[-1]) if told else ""
@@ -161,7 +161,7 @@ def decoded(state: State, pc: int) -> Instruction | None:
 
 
 def reachable(state: State, starts: set[int]) -> set[int]:
-    """Return the program counters that execution can reach from some; calls return."""
+    """Return the program counters reachable from `starts`; calls return."""
     seen: set[int] = set()
     left = [pc for pc in starts if pc >= 0]
     while left:

@@ -1,9 +1,9 @@
 """Prove that the waves on the device can never end.
 
-A wave is deterministic: its registers and memory decide all that it does. If its registers are at
-one time what they were at an earlier one, and no memory has changed in between, it repeats what it
-did for ever. If each wave of a batch does so, or waits at a barrier that such waves do not reach,
-memory never changes again, in whichever order the waves run. A store that writes what is there,
+A wave is deterministic: its registers and memory determine all that it does. If its registers
+return to an earlier state, and no memory has changed in between, it repeats the same steps
+for ever. If each wave of a batch does so, or waits at a barrier that such waves do not reach,
+memory never changes again, in whichever order the waves run. A store that writes the old value,
 such as a compare-and-swap that fails, changes nothing. A loop that reads a clock proves nothing.
 
 The proof takes three phases. While memory changes, `look` only compares a counter that C
@@ -32,7 +32,7 @@ from cupygemm.emulator.waves.state import State
 
 _QUIET = 0.1  # seconds without a change until states are compared
 _LONGEST_QUIET = 30.0
-_EFFORT = 0.5  # seconds of comparison, until that is given up for a while
+_EFFORT = 0.5  # seconds of comparing, after which it pauses
 # A prime: a loop of n instructions is then seen at each of them within n looks.
 _COMPARED_TURN = 61
 _CLOCKS = ("s_memtime", "s_memrealtime", "s_getreg")
@@ -41,10 +41,10 @@ _UNBOUNDED = 1 << 62
 
 @dataclass
 class _Snapshot:
-    """The state of the waves that had not ended at one time."""
+    """The state, at one time, of the waves that had not ended."""
 
     waves: NDArray[np.intp]
-    place: NDArray[np.intp]  # of each wave of the batch in the arrays, -1 for none
+    place: NDArray[np.intp]  # index of each wave of the batch in the arrays, -1 for none
     pc: NDArray[np.int64]
     modes: NDArray[np.uint32]
     scc: NDArray[np.bool_]
@@ -56,7 +56,7 @@ class _Snapshot:
 
 @functools.cache
 def _memory_changes() -> ctypes.c_int64:
-    """Return the counter of changes of memory, which C counts up."""
+    """Return C's counter of memory changes."""
     return ctypes.c_int64.in_dll(library(), "memory_changes")
 
 
@@ -88,7 +88,7 @@ class Watch:
         return self._snapshot is None and self._executed is None
 
     def turn(self, steps: int) -> int:
-        """Return how many steps a group may run that the scheduler would let run for `steps`."""
+        """Return the number of steps for a group's turn, which the scheduler would give `steps`."""
         if self._executed is not None:
             return 1
         return steps if self._snapshot is None else min(steps, _COMPARED_TURN)
@@ -96,7 +96,7 @@ class Watch:
     def look(
         self, alive: NDArray[np.bool_], at_barrier: NDArray[np.bool_], ran: Any
     ) -> Finding | None:
-        """Return why the waves can never end, if that is proved by now.
+        """Return why the waves can never end, once that is proved.
 
         Parameters
         ----------
@@ -179,7 +179,7 @@ class Watch:
         return None
 
     def _note_repetitions(self, snapshot: _Snapshot, ran: Any) -> None:
-        """Note which of the waves that have run are in their state of the snapshot again."""
+        """Note which of the waves that have run are back in their state of the snapshot."""
         state = self._state
         places = snapshot.place[ran]
         places = places[places >= 0]

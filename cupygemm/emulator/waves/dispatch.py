@@ -57,14 +57,14 @@ class Dispatch:
         Bytes of LDS beyond the kernel's own.
     target : Target
     findings : Findings, optional
-        What happens with what is found; by default, each check has its own severity.
+        How findings are handled; by default, each check has its own severity.
 
     Attributes
     ----------
     checks : bool
         Keep a shadow of LDS and of device memory, from which races show.
     sample : int64 array or None
-        The workgroups that run, in the order of launch; None for all of the grid.
+        The workgroups that run, in launch order; None for the whole grid.
     id_registers : dict of int to int
         The scalar registers in which a wave finds its workgroup's id, by axis.
     apart : bool
@@ -131,7 +131,7 @@ class Dispatch:
             )
 
     def batch_size(self, max_waves: int) -> int:
-        """Return the workgroups that are on the device together: about `max_waves` waves.
+        """Return the number of workgroups in flight together: about `max_waves` waves.
 
         One workgroup for each compute unit always fits: persistent kernels wait for each other. So
         does the grid of a cooperative launch.
@@ -141,7 +141,7 @@ class Dispatch:
         return max(1, max_waves // self.waves_per_workgroup)
 
     def cluster_waves(self) -> int:
-        """Return the waves of the workgroups whose registers and LDS fit a processor's cache."""
+        """Return the waves of as many workgroups as fit a processor's cache with their state."""
         waves = self.waves_per_workgroup
         registers = self.kernel.num_vgpr + self.kernel.num_agpr
         tracked = 5 if self.checks else 1  # bytes per byte of LDS, with the records of races
@@ -214,7 +214,7 @@ class Dispatch:
     # -- waves -------------------------------------------------------------------------------------
 
     def batch_waves(self, first: int, max_waves: int) -> int:
-        """Return the waves of the batch that starts at the workgroup in place `first`."""
+        """Return the waves of the batch that starts at the workgroup in launch position `first`."""
         groups = min(self.batch_size(max_waves), self.executed - first)
         return groups * self.waves_per_workgroup
 
@@ -227,7 +227,7 @@ class Dispatch:
         reuse: State | None = None,
         scalars: int | None = None,
     ) -> tuple[State, int, int]:
-        """Return the state of the batch that starts at the workgroup in place `first`.
+        """Return the state of the batch that starts at the workgroup in launch position `first`.
 
         Parameters
         ----------
@@ -236,7 +236,7 @@ class Dispatch:
             Address of the arguments.
         memory : Memory
         reuse : State, optional
-            The state of an earlier batch of the same shape, whose arrays this one takes over.
+            The state of an earlier batch of the same shape, whose arrays are reused.
         scalars : int, optional
             Bit mask of the scalar registers that the earlier batch may have set.
 
@@ -290,7 +290,7 @@ class Dispatch:
         return self._start_registers(state, kernarg)
 
     def place(self, state: State, first: int) -> None:
-        """Let a state be that of the batch that starts at workgroup `first`."""
+        """Make a state that of the batch that starts at workgroup `first`."""
         state.launch_order, state.workgroup_ids = batch_places(
             first, len(state.workgroup_ids), *self.grid[:2]
         )
@@ -358,7 +358,7 @@ class Dispatch:
         return scalar
 
     def _user_words(self, state: State, kernarg: int) -> list[int]:
-        """Return the user SGPRs that the descriptor's properties ask for, in their order."""
+        """Return the user SGPRs that the descriptor's properties request, in their order."""
         descriptor = self.kernel.descriptor
         packet = kernarg + self._packet_offset
         start = 4 * descriptor.preload_offset
@@ -367,7 +367,7 @@ class Dispatch:
             # The private segment buffer is swizzled by 4 bytes over the 64 lanes.
             (1, [SCRATCH_BASE & 0xFFFFFFFF, SCRATCH_BASE >> 32 | 1 << 31, 0xFFFFFFFF, 0x00EA4000]),
             (2, _pair(packet)),
-            (4, _pair(packet)),  # the queue, of which nothing is emulated
+            (4, _pair(packet)),  # the queue, which is not emulated
             (8, _pair(kernarg)),
             (16, _pair(int(state.launch_order[0]))),
             (32, _pair(SCRATCH_BASE)),

@@ -18,7 +18,7 @@ is switched off where it is read by
   {}
 {}"""
 _GIVES_0 = """\
-The hardware gives 0 there, and HIP leaves it undefined: let the lane take part (exchange in front
+The hardware gives 0 there, and HIP leaves it undefined: let the lane take part (exchange before
 of the condition or the return), or do not use what comes from it"""
 _GIVES_WHAT_IS_THERE = """\
 The hardware reads what the register happens to hold there, and the compiler may compute the value
@@ -82,7 +82,7 @@ def value_of_lane(state: State, used: str, pc: int, *, wave: int, lanes: tuple[i
     used : str
         What uses the value, and how: ``"v1 is stored to global memory; it is "``.
     pc : int
-        Of the instruction that read the lane.
+        Program counter of the instruction that read the lane.
     wave : int
         Position of the wave within the group.
     lanes : tuple of int
@@ -143,9 +143,9 @@ def marked_value(
     ----------
     state : State
     used : str
-        What uses the value, and how.
+        How the value is used.
     pc : int
-        The marker's.
+        Program counter of the marker.
     index : tuple of int or None
         The least and the greatest index that the first of the lanes has had there.
     is_copied : bool

@@ -1,7 +1,7 @@
 """The undefined bits of registers and memory, and their origins.
 
-There is a word of undefined bits for each lane of each vector register and for each scalar
-register. `suspect_vector` and `suspect_scalar` are bit masks over the register files, with a bit
+Each lane of each vector register and each scalar register has a word of undefined bits.
+`suspect_vector` and `suspect_scalar` are bit masks over the register files, with a bit
 set if any wave of the batch may be affected. In the common case, the run loop tests these masks and
 does nothing else. A flag per wave marks the vector registers that the wave has never written. A
 write to some lanes of such a register counts as defining all of it, since the lanes of another
@@ -46,7 +46,7 @@ _READ_WHERE_MARKED = ("lds_undefined", "lds_origin", "undefined_address")
 
 
 def origin_of_lane(pc: int) -> int:
-    """Return the origin of what an instruction has read in a lane that is off."""
+    """Return the origin of a value that an instruction has read in a lane that is off."""
     return 2 * pc | _FROM_LDS | _INACTIVE
 
 
@@ -96,7 +96,7 @@ class Marks:
 
     def __init__(self, state: State) -> None:
         waves, lds = state.num_waves, state.lds
-        # Zeroed pages cost nothing until they are accessed, and most of them never are.
+        # Zeroed pages are not allocated until they are accessed, and most never are.
         self.undefined = zeroed_rows(state.vgpr)
         self.undefined_scalar = np.zeros((129, waves), np.uint32)
         self.origin = np.zeros((512, waves), np.int32)
@@ -148,7 +148,7 @@ class Marks:
         self.origin_scalar[rows] = _INITIAL_ORIGINS[rows]
 
     def restart(self, used: tuple[int, int] | None = None) -> None:
-        """Forget the undefined bits of another batch; `start` is called next.
+        """Discard the undefined bits of another batch; `start` is called next.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""Describe places in reports: instructions, source lines, and the arguments behind addresses."""
+"""Describe places in reports: instructions, source lines, and the arguments that addresses use."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from cupygemm.emulator.memory.extents import Extent
     from cupygemm.emulator.waves.state import State
 
-_MOST_COUNTED = 1 << 26  # bytes of an allocation, of which is said which are written
+_MOST_COUNTED = 1 << 26  # bytes of an allocation whose written part is counted
 _POINTER_BYTES = 8
 _NULL_PAGE = 4096
 _RETURN_ADDRESS = (30, 31)  # SGPRs of the ABI of functions
@@ -55,7 +55,7 @@ def quotes(kernel: Kernel, pc: int) -> tuple[str, ...]:
 
 
 def source_text(kernel: Kernel, pc: int) -> str:
-    """Return the source line of an instruction and the calls that it was inlined by, as text."""
+    """Return the source line of an instruction and the calls that inlined it, as text."""
     line = source_line(kernel, pc)
     places = [f"{file}:{number}" for file, number in ([line] if line else [])]
     places += [f"inlined at {file}:{number}" for file, number in call_sites(kernel, pc)]
@@ -80,7 +80,7 @@ def instruction_at(state: State, pc: int) -> str:
 
 
 def instruction_of(kernel: Kernel, target: str, pc: int) -> str:
-    """Return the same for an instruction of any kernel.
+    """Return the same description for an instruction of any kernel.
 
     Parameters
     ----------
@@ -105,15 +105,15 @@ def instruction_of(kernel: Kernel, target: str, pc: int) -> str:
 
 
 def call_of(state: State, wave: int) -> str:
-    """Return the line from which a wave has called the function that it is in; "" if not known.
+    """Return the line that called the function in which a wave executes; "" if not known.
 
-    Its return address is in s[30:31] until the function makes a call of its own.
+    The return address is in s[30:31] until the function itself makes a call.
 
     Parameters
     ----------
     state : State
     wave : int
-        Of the batch.
+        Index in the batch.
     """
     code = state.kernel.code_object
     low, high = (int(state.sgpr[register, wave]) for register in _RETURN_ADDRESS)
@@ -129,7 +129,7 @@ def call_of(state: State, wave: int) -> str:
 
 
 def place_of(state: State, address: int, size: int) -> str:
-    """Describe what lies at an address of device memory: a variable of the module, or its array."""
+    """Describe the variable of the module or the array at an address of device memory."""
     code = getattr(state.kernel, "code_object", None)  # a test's kernel has none
     variable = variable_at(code, address) if code is not None else ""
     return variable or state.memory.describe(address, size)
@@ -138,7 +138,7 @@ def place_of(state: State, address: int, size: int) -> str:
 def argument_near(state: State, address: int) -> str | None:
     """Describe the argument that an address may come from.
 
-    It points to the allocation that was freed at the address or that lies nearest, or it is null.
+    The argument points to the allocation that was freed at the address or is nearest, or is null.
     """
     if 0 <= address < _NULL_PAGE:
         return _null_argument(state)
@@ -155,7 +155,7 @@ def argument_near(state: State, address: int) -> str | None:
 
 
 def written_around(state: State, address: int) -> str:
-    """Say how much of an allocation was written, and which launch wrote in front of an address.
+    """Describe how much of an allocation was written, and which launch last wrote below an address.
 
     Returns
     -------
@@ -172,7 +172,7 @@ def written_around(state: State, address: int) -> str:
     text = f"{written.size:,} of its {size:,} bytes have a value"
     before = written[: np.searchsorted(written, address - start)]
     launch = shadow.writer_of(start + int(before[-1]), start) if before.size else None
-    return text + (f"; the last in front of it was written by\n{launch.words}" if launch else "")
+    return text + (f"; the last one before it was written by\n{launch.words}" if launch else "")
 
 
 def host_call_near(state: State, address: int) -> str | None:
@@ -185,9 +185,9 @@ def host_call_near(state: State, address: int) -> str | None:
 
 
 def _overflowed(state: State, address: int) -> str | None:
-    """Say so where 2^32 elements more would lie in what an argument points into.
+    """Return a hint if the address plus 2^32 elements is in an allocation of an argument.
 
-    Only memory that an index of 32 bits does not reach counts, and no place just before its start.
+    Only addresses beyond the reach of a 32-bit index count, except those just before the start.
     """
     for position, argument in enumerate(state.kernel.explicit_arguments):
         for pointer in _words(state, argument):
@@ -243,7 +243,7 @@ def _argument_into(state: State, extent: Extent) -> tuple[str, str] | None:
     """
     for position, argument in enumerate(state.kernel.explicit_arguments):
         words = np.array(_words(state, argument), np.uint64)
-        end = max(extent.end, extent.start + 1)  # an empty one has an address, too
+        end = max(extent.end, extent.start + 1)  # an empty one has an address too
         for index in np.flatnonzero((words >= extent.start) & (words < end)):
             by_value = argument.size != _POINTER_BYTES
             return argument.label(position), f", at its byte {_POINTER_BYTES * index}" * by_value

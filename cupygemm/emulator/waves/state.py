@@ -33,15 +33,15 @@ if TYPE_CHECKING:
 
 GPR_INDEX, VSKIP = 1 << 27, 1 << 28  # bits of MODE
 LANES = 64
-_CACHE_LINE = 64  # bytes of the host's
-_LARGE = 1 << 17  # bytes of an array that has pages of its own
-_HUGE = 1 << 22  # bytes of one that asks for huge pages, as NumPy does
+_CACHE_LINE = 64  # bytes of a cache line of the host
+_LARGE = 1 << 17  # bytes from which an array has pages of its own
+_HUGE = 1 << 22  # bytes from which an array asks for huge pages, as NumPy's do
 _PADDING = 17  # waves; a row of 256 waves is then no multiple of 64 KiB
 # Base address that the private segment buffer and FLAT_SCRATCH carry on targets without architected
 # scratch. Wave w of the batch has its window at SCRATCH_BASE + w * 64 * bytes; a MUBUF access with
 # that resource reaches private byte (base + soffset - window) / 64 + voffset + offset of its own
 # lane.
-SCRATCH_BASE = 0x0003_0000_0000  # of a buffer resource, whose base has 48 bits
+SCRATCH_BASE = 0x0003_0000_0000  # in a buffer resource, whose base has 48 bits
 U32 = NDArray[np.uint32]
 U64 = NDArray[np.uint64]
 Mask = NDArray[np.bool_]
@@ -80,9 +80,9 @@ class State:
     arguments : bytes
         The kernarg segment, for reports.
     checks : bool
-        Keep the records that show races, missing waits and uses of what nothing has written.
+        Keep the records that show races, missing waits and uses of undefined values.
     alignment : bool
-        Look for plain accesses that are not aligned to their size.
+        Look for plain accesses that are misaligned for their size.
     findings : Findings
         Decides whether a finding is an error, a warning or dropped.
     mode : int
@@ -100,7 +100,7 @@ class State:
     lds_passed, vm_passed : int32 (waves,)
         How many of them each wave had issued when it last passed a barrier.
     last_memory_pc : int64 (waves,)
-        Where each wave executed its latest memory instruction, -1 for nowhere.
+        Program counter of each wave's latest memory instruction, -1 if there is none.
     barrier_epoch : int32 (workgroups,)
         Barriers that each workgroup has passed.
     """
@@ -140,7 +140,7 @@ class State:
         self.used_registers = AGPR0, AGPR0
 
     def restart(self, scalars: int | None = None) -> None:
-        """Prepare the arrays for another batch; the caller sets the registers and who it is.
+        """Prepare the arrays for another batch; the caller sets registers and workgroup ids.
 
         Parameters
         ----------
@@ -159,7 +159,7 @@ class State:
             self.units.pop(name, None)
 
     def zeroed(self) -> list[NDArray[Any]]:
-        """Return the arrays, besides registers, that are 0 when a batch starts."""
+        """Return the arrays, other than registers, that are 0 when a batch starts."""
         return [self._counters, self.barrier_epoch, self.scc, self.lds, self.scratch]
 
     def _clear_vectors(self) -> None:
@@ -175,7 +175,7 @@ class State:
                 ctypes.memset(self.vgpr[register].ctypes.data, 0, self.vgpr[register].nbytes)
 
     def bytes_used(self) -> int:
-        """Return about how many bytes of memory the arrays of this state and its checks hold."""
+        """Return roughly how many bytes the arrays of this state and its checks occupy."""
         rows = sum(self.used_registers) + 8  # flags and scalar registers take as much as 8 rows
         return rows * int(self.vgpr[0].nbytes) + 3 * (self.lds.nbytes + self.scratch.nbytes)
 
@@ -293,7 +293,7 @@ class Group:
         """Write SCC."""
         self.state.scc[self.waves] = value
 
-    # -- who the waves are -------------------------------------------------------------------------
+    # -- identity of the waves ---------------------------------------------------------------------
 
     @property
     def workgroup(self) -> NDArray[np.int32]:
@@ -320,7 +320,7 @@ def aligned_zeros(shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
     if size >= _LARGE:
         pages = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         if size >= _HUGE:
-            with contextlib.suppress(OSError):  # the system has none
+            with contextlib.suppress(OSError):  # the system has no huge pages
                 pages.madvise(mmap.MADV_HUGEPAGE)
         found = np.frombuffer(pages, dtype).reshape(shape)
         return found

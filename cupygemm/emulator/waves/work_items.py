@@ -14,7 +14,7 @@ from cupygemm.emulator.waves.state import LANES
 def batch_places(
     first: int, count: int, gx: int, gy: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Return the numbers and the ids of `count` workgroups from number `first` on."""
+    """Return the numbers and the ids of `count` workgroups, starting at number `first`."""
     order = np.arange(first, first + count, dtype=np.int64)
     found = order, workgroup_ids_of(order, gx, gy)
     for array in found:

@@ -37,7 +37,7 @@ def test_a_tail_that_the_grid_left_out_names_the_launch(cp: ModuleType) -> None:
     with pytest.raises(RuntimeError, match=REPORT) as caught:
         x.sum()
     report = str(caught.value)
-    assert "3,072 of its 4,000 bytes have a value; the last in front of it was written by" in report
+    assert "3,072 of its 4,000 bytes have a value; the last one before it was written by" in report
     assert "kernel fill, launched with 768 work-items: grid 3x1x1, block 256x1x1" in report
     del x, caught
     for _ in range(20):  # the memory of the last dropped arrays is skipped

@@ -64,7 +64,7 @@ def test_a_flag_in_lds_that_is_set_behind_a_barrier(order: Any) -> None:
     assert "which wave 1 never reaches" in fault.detail
     last, first, second = (line for line in fault.detail.splitlines() if ": ds_write_b32" in line)
     assert last.lstrip().startswith("wave 1 wrote byte 0x10 last: +0x")
-    assert "wave 0 would reach it behind the barrier" in first
+    assert "wave 0 would reach it after the barrier" in first
     assert "no wave that is left reaches it" in second
 
 
@@ -171,7 +171,7 @@ def test_a_lock_that_nobody_releases(order: Any) -> None:
     assert fault.instruction.startswith("global_atomic_cmpswap")
     assert "which holds 1" in fault.detail
     assert "the loops execute it, and it changes nothing" in fault.detail
-    assert "only behind the loops that wait" in fault.detail
+    assert "only after the loops that wait" in fault.detail
 
 
 @pytest.mark.slow
@@ -193,7 +193,7 @@ def test_a_lock_that_each_lane_takes() -> None:
     with pytest.raises(KernelFault) as caught:
         execute(body, words=1, grid=1, block=64)
     report = str(caught.value)
-    assert "lanes of wave 0 that have left the loop: 0. They go on when all lanes have" in report
+    assert "lanes of wave 0 that have left the loop: 0. They continue when all lanes have" in report
     assert "never opened:\n  let one lane of the wave take it" in report
 
 
