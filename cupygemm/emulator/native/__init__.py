@@ -1,7 +1,7 @@
 """The C parts of the execution units: every ``*.c`` of this folder, as one shared object.
 
 It is compiled on first use for this machine's processor and kept in the cache under a key made of
-the sources, the compiler and the processor: an edited source or another machine builds anew.
+the sources, the compiler and the processor: an edited source or another machine causes a new build.
 Each unit declares ``argtypes`` and ``restype`` of its own functions.
 
 The C is plain C11 (with GNU vector extensions where they help) and calls nothing but libc and libm.
@@ -18,8 +18,8 @@ from pathlib import Path
 _IS_X86 = platform.machine() in ("x86_64", "AMD64")
 # AVX-512 holds 64 lanes in four registers; by default, clang uses half of its width.
 _WIDE = ("-mprefer-vector-width=512",) if _IS_X86 else ()
-# A gather takes longer than its loads on many processors (AMD's, and Intel's since a flaw in it was
-# mended). zig ignores -mno-gather, and gcc has no such option.
+# A gather takes longer than separate loads on many processors (AMD's, and Intel's since the fix of
+# a flaw in it). zig ignores -mno-gather, and gcc has no such option.
 _FEATURES = ("+prefer-no-gather", "+prefer-no-scatter") if _IS_X86 else ()
 _WITHOUT_GATHERS = tuple(
     word for each in _FEATURES for word in ("-Xclang", "-target-feature", "-Xclang", each)
@@ -77,7 +77,7 @@ def _sources(pattern: str) -> list[Path]:
 
 
 def _processor() -> str:
-    """Return what ``-march=native`` depends on: the processor's model and features."""
+    """Return the processor's model and features, on which ``-march=native`` depends."""
     try:
         info = Path("/proc/cpuinfo").read_text()
     except OSError:

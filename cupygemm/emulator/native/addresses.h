@@ -8,8 +8,8 @@
 
 #include "machine.h"
 
-/* Where the lanes' data are. Lanes are split by what their address reaches; only FLAT mixes
- * them. */
+/* The locations of the lanes' data. Lanes are split by the memory that their address reaches; only
+ * FLAT mixes them. */
 struct access {
     uint64_t exec, to_lds, to_scratch;
     LINE_ALIGNED uint64_t address[LANES]; /* global, or offset into LDS or private memory */
@@ -96,8 +96,8 @@ static inline struct buffer read_buffer(const struct machine *m, const struct op
         .index_stride = 8ull << (word[3] >> 21 & 3),
         .soffset = op->scalar >= 0 ? scalar(m, op->scalar, wave) : op->constant,
     };
-    /* An access without an index is none of the buffers that the CDNA3 guide's section 9.1.5 tells
-     * apart, if its resource is swizzled. HipKittens loads linear memory so (make_srsrc in
+    /* The CDNA3 guide's section 9.1.5 does not describe an access without an index whose resource
+     * is swizzled. HipKittens loads linear memory this way (make_srsrc in
      * HazyResearch/HipKittens) on MI300X and MI355X. */
     b.swizzled &= op->idxen || b.adds_lane;
     if (b.adds_lane) /* the data format's bits extend the stride */
@@ -131,7 +131,7 @@ static inline int private_segment_addresses(struct machine *m, const struct oper
     return OK;
 }
 
-/* The addresses of a linear buffer, as most are. Returns false if some lane is out of bounds. */
+/* The addresses in a linear buffer, the usual kind. Returns false if some lane is out of bounds. */
 static inline bool linear_addresses(const struct operation *op, const struct buffer *b,
                                     const uint32_t *offset_row, uint64_t skip, struct access *a) {
     uint64_t start = (uint64_t)op->offset + skip, size = (uint64_t)op->bytes, outside = 0;
@@ -145,7 +145,7 @@ static inline bool linear_addresses(const struct operation *op, const struct buf
     return !outside;
 }
 
-/* `skip` is how many bytes of the access a swizzled buffer has dealt with already. */
+/* `skip`: bytes of the access that are already done, in a swizzled buffer. */
 static inline void buffer_addresses(const struct machine *m, const struct operation *op,
                                     int64_t wave, const struct buffer *b, uint64_t skip,
                                     struct access *a) {
@@ -182,8 +182,8 @@ static inline void buffer_addresses(const struct machine *m, const struct operat
     }
 }
 
-/* Return how many lanes take part if they are the first ones and access adjacent places in order,
- * all of them in global memory; else 0. What they access is one stretch, then. */
+/* Return the number of active lanes if they are the first lanes and access one contiguous stretch
+ * of global memory in order; else 0. */
 static inline int adjacent_lanes(const struct operation *op, const struct access *a) {
     int lanes = __builtin_popcountll(a->exec);
     if (a->partial || a->to_lds | a->to_scratch || !lanes || a->exec != low_bits(lanes))
@@ -197,7 +197,7 @@ static inline int adjacent_lanes(const struct operation *op, const struct access
     return different ? 0 : lanes;
 }
 
-/* Whether all lanes have one address, also those that are off. */
+/* Whether all lanes, active or not, have the same address. */
 static inline bool have_one_address(const struct access *a) {
     uint64_t different = a->address[LANES - 1] ^ a->address[0];
     if (different)
@@ -209,8 +209,8 @@ static inline bool have_one_address(const struct access *a) {
 
 typedef uint64_t eight __attribute__((vector_size(64)));
 
-/* The lanes whose address is that of the lane before them, also where either is off. Vectors are
- * read as they were stored: what spans two of them would wait until both are in the cache. */
+/* The lanes whose address equals that of the previous lane, active or not. Vectors are read as they
+ * were stored: a load that spans two of them would wait until both are in the cache. */
 static inline uint64_t repeated_addresses(const struct access *a) {
     const eight bits = {1, 2, 4, 8, 16, 32, 64, 128};
     eight found = {0}, before, now = {0};
@@ -228,7 +228,7 @@ static inline uint64_t repeated_addresses(const struct access *a) {
     return lanes & ~1ull;
 }
 
-/* The lanes that access the same bytes as the lane before them does; `same` are those with its
+/* The lanes that access the same bytes as the previous lane; `same` are the lanes with the same
  * address. */
 static inline uint64_t repeating_among(const struct access *a, uint64_t lanes, uint64_t same) {
     return a->partial ? 0 : same & lanes & lanes << 1;
@@ -238,7 +238,7 @@ static inline uint64_t repeating_lanes(const struct access *a, uint64_t lanes) {
     return a->partial ? 0 : repeating_among(a, lanes, repeated_addresses(a));
 }
 
-/* Find the lanes that take part and their addresses. No lane does: `exec` is 0 and the rest
+/* Find the active lanes and their addresses. If there are none, `exec` is 0 and the rest is
  * unset. */
 static inline int resolve_addresses(struct machine *m, const struct operation *op, int64_t wave,
                                     struct access *a, struct buffer *b) {

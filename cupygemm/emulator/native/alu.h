@@ -1,8 +1,8 @@
-/* What the loop that runs blocks of instructions in C calls for each of them: a function that
- * executes one instruction of the vector or the scalar ALU in one wave, and its operands, which
- * units/native/alu.py resolves once. Such an instruction cannot fail. It reads EXEC from the wave's
- * registers. It knows the default float mode, with subnormals of f32 kept or flushed. The function
- * keeps no state of its own, so threads may call it for different waves at once. */
+/* The functions that execute ALU instructions for the run loop. Each executes one instruction of
+ * the vector or the scalar ALU in one wave, on operands that units/native/alu.py resolves once.
+ * Such an instruction cannot fail. It reads EXEC from the wave's registers and supports the default
+ * float mode, with subnormals of f32 kept or flushed. The functions have no state of their own, so
+ * threads may call them for different waves concurrently. */
 #ifndef CUPYGEMM_ALU_H
 #define CUPYGEMM_ALU_H
 
@@ -13,7 +13,7 @@ typedef void alu_function(struct machine *m, const void *operation, int64_t wave
 /* valu_step.c: an operation of the vector ALU, for one wave or for several. */
 void valu_lanewise(struct machine *m, const void *operation, int64_t wave);
 void valu_waves(struct machine *m, const void *operation, struct waves part);
-/* salu.c: the same of the scalar ALU. */
+/* salu.c: the same for the scalar ALU. */
 void salu(struct machine *m, const void *operation, int64_t wave);
 void salu_waves(struct machine *m, const void *operation, struct waves part);
 
@@ -31,8 +31,8 @@ typedef double f64;
 enum source_file { FROM_VECTOR, FROM_SCALAR, FROM_CONSTANT, FROM_SPECIAL };
 enum { VCCZ = 251, EXECZ = 252, SCC = 253 };
 
-/* The number of consecutive waves from position `at` on, but at most `most`. Their registers follow
- * one another. */
+/* The number of consecutive waves from position `at` on, at most `most`. Their registers are
+ * contiguous. */
 static inline int64_t consecutive(struct waves part, int64_t at, int64_t most) {
     int64_t waves = 1;
     most = part.count - at < most ? part.count - at : most;

@@ -1,16 +1,16 @@
-/* Lanes that go on behind a barrier which only other lanes of their wave have reached. See
- * units/lds/partial_barriers.py, which does the same where Python executes the barrier. */
+/* Lanes that continue past a barrier that only other lanes of their wave have reached. See
+ * units/lds/partial_barriers.py, which does the same when Python executes the barrier. */
 #ifndef CUPYGEMM_BARRIER_LANES_H
 #define CUPYGEMM_BARRIER_LANES_H
 
 #include "machine.h"
 
-/* Whether lanes of a wave reach a barrier that have not reached an earlier one. */
+/* Whether lanes of a wave reach a barrier after they skipped an earlier one. */
 static inline bool lanes_rejoin(const struct machine *m, int64_t wave) {
     return m->num_skipped && m->skipped[wave] & scalar64(m, EXEC, wave);
 }
 
-/* A wave reaches a barrier. */
+/* Record that a wave reaches a barrier. */
 static inline void note_barrier(struct machine *m, int64_t wave, int64_t pc) {
     uint64_t missing = m->launched[wave] & ~scalar64(m, EXEC, wave);
     if (!missing)
@@ -21,7 +21,7 @@ static inline void note_barrier(struct machine *m, int64_t wave, int64_t pc) {
     m->num_skipped = 1;
 }
 
-/* A wave accesses LDS or global memory in some lanes. */
+/* Check lanes of a wave that access LDS or global memory. */
 static inline int check_barriers(struct machine *m, int64_t wave, uint64_t lanes) {
     if (!m->num_skipped || ignores(m, SKIPPED_BARRIER))
         return OK;

@@ -31,7 +31,7 @@ struct cache_model {
     int64_t fabric_written, hbm_read, hbm_written; /* bytes */
 };
 
-/* What one instruction did; summed over waves. */
+/* The traffic of one instruction, summed over waves. */
 struct traffic {
     int64_t requests; /* vL1D lines */
     int64_t ideal;    /* lines that the same bytes fill when they are contiguous */
@@ -41,14 +41,14 @@ struct traffic {
     struct miss_counts misses;
 };
 
-/* What one wave's instruction asked, and where its lines were found. */
+/* The lines that one wave's instruction requested, and the levels at which they were found. */
 enum level { IN_L1, IN_L2, IN_LAST, IN_MEMORY, NUM_LEVELS };
 struct outcome {
     int32_t bytes, lines[NUM_LEVELS];
 };
 
-/* Find a line or give it the place of the least recently used one of its set, whose number plus one
- * and state are left in `evicted` and `evicted_state`. Returns its slot. */
+/* Find a line, or replace the least recently used line of its set, whose number plus one and state
+ * are stored in `evicted` and `evicted_state`. Returns the line's slot. */
 static int64_t touch(struct cache_model *model, struct cache *c, int64_t which, uint64_t line,
                      bool allocate, bool *hit, uint64_t *evicted, uint8_t *evicted_state) {
     uint64_t index = line;
@@ -83,7 +83,7 @@ static int64_t dirty_bytes(uint8_t state) {
     return (int64_t)__builtin_popcount(state & ALL_SECTORS) << SECTOR_SHIFT;
 }
 
-/* A line read from, or sectors written to, what is behind L2. Returns where it was found. */
+/* Read a line from the levels below L2, or write sectors to them. Returns where it was found. */
 static enum level beyond_l2(struct cache_model *model, uint64_t line, uint8_t dirty) {
     if (!model->has_last) {
         model->hbm_read += dirty ? 0 : 1 << MEMORY_LINE_SHIFT;
@@ -136,7 +136,7 @@ static enum level reach_l2(struct cache_model *model, int64_t xcd, uint64_t line
     return level;
 }
 
-/* One line's share of an instruction: `sectors` of the 128-byte line that it lies in. */
+/* One line's share of an instruction: `sectors` of the 128-byte line that contains it. */
 static enum level request(struct cache_model *model, int64_t xcd, int64_t cu, uint64_t line,
                           uint8_t sectors, enum kind kind, struct traffic *t) {
     bool reads = kind == LOAD || kind == LOAD_TO_LDS, hit = false;
@@ -159,7 +159,7 @@ static enum level request(struct cache_model *model, int64_t xcd, int64_t cu, ui
     return reach_l2(model, xcd, line, sectors, kind, t);
 }
 
-/* Place lanes that all access one allocation, as nearly always; returns whether they do. */
+/* Place lanes that all access one allocation, the usual case; returns whether they do. */
 static bool place_together(const struct machine *m, const struct cache_model *model,
                            struct access *a, uint64_t lanes) {
     uint64_t low = ~0ull, high = 0;
@@ -179,7 +179,7 @@ static bool place_together(const struct machine *m, const struct cache_model *mo
     return true;
 }
 
-/* Give each lane's address its place in the modelled memory; return the lanes that have one. */
+/* Map each lane's address into the modelled memory; return the lanes for which this is possible. */
 static uint64_t place(const struct machine *m, const struct cache_model *model, struct access *a,
                       int64_t *bytes) {
     uint64_t lanes = 0, global = a->exec & ~(a->to_lds | a->to_scratch);
@@ -207,8 +207,8 @@ static uint64_t place(const struct machine *m, const struct cache_model *model, 
     return lanes;
 }
 
-/* Send an instruction of some waves through the caches, adding to `t`, and to `each` wave's
- * outcome if it is wanted. Call it before it executes. */
+/* Send an instruction of some waves through the caches. Adds to `t`, and to the outcome of `each`
+ * wave if that is wanted. Call it before the instruction executes. */
 void simulate_caches(struct machine *m, const struct operation *op, const int64_t *ids,
                      int64_t first, int64_t step, int64_t count, struct cache_model *model,
                      struct traffic *t, struct outcome *each) {
@@ -255,8 +255,8 @@ static bool all_clean(const struct cache *c, int64_t slot, int64_t slots) {
     return !(states & ALL_SECTORS * 0x0101010101010101ull);
 }
 
-/* Write back what is dirty, as at the end of a kernel for L2 and at last for the cache behind
- * it. */
+/* Write back dirty lines: those of L2 at the end of a kernel, and those of the cache below it at
+ * the very end. */
 void write_back_caches(struct cache_model *model, int64_t l2_slots, int64_t last_slots) {
     for (int64_t slot = 0; slot < l2_slots; slot++) {
         if (all_clean(&model->l2, slot, l2_slots))

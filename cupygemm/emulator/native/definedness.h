@@ -1,15 +1,16 @@
 /* Undefined bits in memory, and how loads carry them to registers; stored_definedness.h has stores.
  *
- * Nothing is wrong with loading what nothing has written, or with storing it in LDS or private
- * memory: each register has a word of undefined bits for each lane, and these go with the data.
- * Python follows them from register to register (cupygemm/emulator/definedness); here, what is
- * stored to global memory or handed to an atomic must be defined. Only two things from undefined
- * global memory may be stored there, and leave what they hit undefined: a copy, and elements of
- * matrix products, of which a tile may have more than the matrix (and a workspace room for them).
+ * A program may load bytes that nothing has written, and may store them in LDS or private memory:
+ * each register has a word of undefined bits for each lane, which move with the data.
+ * Python follows them from register to register (cupygemm/emulator/definedness); here, data that
+ * are stored to global memory or passed to an atomic must be defined. Only two kinds of undefined
+ * data from global memory may be stored there, and leave the target undefined: a copy, and elements
+ * of matrix products, of which a tile may have more than the matrix (and a workspace may hold
+ * them).
  *
- * Fresh device memory holds the byte 0xA5, so that a load is looked at closely only where it found
- * some of these. LDS has its undefined bits where a record of shadow.h is not WRITTEN, or TAINTED;
- * private memory has a bit for each that has been written. */
+ * Fresh device memory holds the byte 0xA5, so a load is examined closely only if it found
+ * such bytes. LDS is undefined where a record of shadow.h is TAINTED or not WRITTEN;
+ * private memory has a bit for each byte that has been written. */
 #ifndef CUPYGEMM_DEFINEDNESS_H
 #define CUPYGEMM_DEFINEDNESS_H
 
@@ -20,8 +21,8 @@
 
 enum { POISON = 0xA5 };
 
-/* An origin: the program counter of the load times 2, the space in bits 1-2, and whether it was
- * computed with since in bit 0, by a matrix instruction in bit 30. Bit 29: a lane exchange has read
+/* An origin: the program counter of the load times 2, and the space in bits 1-2. Bit 0: the value
+ * has been computed with; bit 30: by a matrix instruction. Bit 29: a lane exchange has read
  * a lane that was switched off. FROM_REGISTER has the register's
  * number times 8 instead. */
 enum { COMPUTED = 1, FROM_REGISTER = 0, FROM_GLOBAL = 2, FROM_LDS = 4, FROM_PRIVATE = 6 };
@@ -58,7 +59,7 @@ static inline bool is_defined(const struct machine *m, uint64_t address) {
     return m->defined[place >> 3] >> (place & 7) & 1;
 }
 
-/* Whether all of some bytes were written. */
+/* Whether all bytes of a range were written. */
 static inline bool all_defined(const struct machine *m, uint64_t address, uint64_t bytes) {
     if (!bytes || !watched(m, address) || !watched(m, address + bytes - 1))
         return false;
@@ -87,7 +88,8 @@ static inline bool holds_poison(const uint8_t *p, int bytes) {
     return found;
 }
 
-/* The undefined bits of `bytes` bytes of global memory, a byte for each; returns whether any is. */
+/* Get the undefined bits of `bytes` bytes of global memory, one byte each; returns whether any is
+ * set. */
 static inline bool undefined_global(const struct machine *m, uint64_t address,
                                     const uint8_t *pointer, int bytes, uint8_t *undefined) {
     if (!m->defined || !watched(m, address) || all_defined(m, address, (uint64_t)bytes) ||
@@ -114,7 +116,7 @@ static inline int64_t lds_place(const struct lds_view *v, uint32_t address) {
     return v->m->workgroup[v->wave] * v->m->lds_bytes + address;
 }
 
-/* LDS starts a workgroup on its own number of bytes, a multiple of 4 or rounded up to one. */
+/* The size of LDS is rounded up to a multiple of 4, so that each workgroup starts at a word. */
 static inline int32_t *lds_origin(const struct lds_view *v, uint32_t address) {
     int64_t words = (v->m->lds_bytes + 3) / 4;
     return v->m->lds_origin + v->m->workgroup[v->wave] * words + address / 4;
@@ -136,7 +138,7 @@ static inline bool undefined_lds(const struct lds_view *v, uint32_t address, int
     return found;
 }
 
-/* What was just written to LDS holds undefined bits. */
+/* Mark the undefined bits of data that were just written to LDS. */
 static inline void taint_lds(const struct lds_view *v, uint32_t address, int bytes,
                              const uint8_t *undefined, int32_t origin) {
     bool found = false;
@@ -213,7 +215,7 @@ static inline void note_lds_load(struct machine *m, const struct operation *op,
         note_load(m, op, result, v->wave, lane, op->bytes, undefined, address, origin);
 }
 
-/* The lanes for which a load of dwords has left a byte of POISON; those that are off count, too. */
+/* The lanes in which a load of dwords has left a byte of POISON; inactive lanes count, too. */
 static inline uint64_t poisoned_lanes(const struct machine *m, const struct operation *op,
                                       int64_t wave) {
     uint64_t found = 0;
@@ -242,7 +244,7 @@ static inline bool words_defined(const struct machine *m, const struct operation
     return !(odd & 7) && !(op->bytes == 16 ? missing : missing & 0xFF);
 }
 
-/* `lanes` may have loaded undefined bytes. */
+/* Note the undefined bytes that `lanes` may have loaded. */
 static inline void note_undefined(struct machine *m, const struct operation *op, int64_t wave,
                                   const struct access *a, uint64_t lanes, uint32_t pc) {
     if (!m->undefined)

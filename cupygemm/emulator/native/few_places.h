@@ -1,5 +1,5 @@
-/* Loads of a dword by a whole wave from a few places of global memory: a search in which many lanes
- * look at the same element, or an index that is the same in many lanes. */
+/* Loads of a dword by a whole wave from a few places of global memory, as in a search in which many
+ * lanes read the same element, or with an index that is the same in many lanes. */
 #ifndef CUPYGEMM_FEW_PLACES_H
 #define CUPYGEMM_FEW_PLACES_H
 
@@ -11,8 +11,8 @@ enum { FEW_PLACES = 8 };
 typedef uint32_t sixteen __attribute__((vector_size(64)));
 static const sixteen LANE_NUMBERS = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
 
-/* Whether all lanes load a dword from a few places in one allocation, lanes in a row from each: as
- * in a search, or for an index that is the same in many lanes. */
+/* Whether all lanes load a dword from a few places in one allocation, with consecutive lanes at
+ * each place. */
 static inline bool loads_few_places(const struct machine *m, const struct operation *op,
                                     const struct access *a) {
     const uint64_t distinct = ~a->repeating;
@@ -29,7 +29,7 @@ static inline bool loads_few_places(const struct machine *m, const struct operat
     return inside(m, low, high - low + 4);
 }
 
-/* Load each place once, and spread it to its lanes. */
+/* Load each place once, and spread the value to its lanes. */
 static inline int load_few_places(struct machine *m, const struct operation *op, int64_t wave,
                                   struct access *a, uint32_t pc) {
     int code = note_global(m, op, wave, a, pc);
@@ -41,7 +41,7 @@ static inline int load_few_places(struct machine *m, const struct operation *op,
         uint32_t first = (uint32_t)first_lane(left), data;
         memcpy(&data, (const void *)(uintptr_t)a->address[first], sizeof data);
         poisoned |= poison_in(data);
-        for (uint32_t k = 0; k < LANES / 16; k++) { /* the next place takes its lanes over */
+        for (uint32_t k = 0; k < LANES / 16; k++) { /* each place overwrites the lanes after it */
             const sixteen mine = (sixteen)(LANE_NUMBERS + 16 * k >= first);
             row[k] = (mine & data) | (~mine & row[k]);
         }

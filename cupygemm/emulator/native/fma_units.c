@@ -18,7 +18,7 @@ static uint64_t split(double x, int *exponent) {
     return mantissa << shift;
 }
 
-/* x / 2^shift; the lowest bit also stands for all that are shifted out. */
+/* x / 2^shift; the lowest bit also stands for all bits that are shifted out. */
 static u128 shift_right(u128 x, int shift) {
     if (shift <= 0)
         return x << -shift;

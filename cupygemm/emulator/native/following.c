@@ -1,4 +1,4 @@
-/* Start the batch of workgroups that follows another one. Its Python version is batch.py's. */
+/* Start the batch of workgroups that follows another one. The Python version is in batch.py. */
 #include "following.h"
 
 enum { VGPRS = 256 };
@@ -28,7 +28,7 @@ static void set_initial(const struct initial *i) {
     }
 }
 
-/* Every wave of a workgroup has its ids. */
+/* Set the workgroup's ids in each wave. */
 static void set_ids(const struct following *f, int64_t waves_per_group) {
     for (int64_t group = 0; group < f->groups; group++) {
         int64_t number = f->first + group;
@@ -40,7 +40,7 @@ static void set_ids(const struct following *f, int64_t waves_per_group) {
     }
 }
 
-/* Start the batch whose first workgroup is `first` in the place of one that has ended. */
+/* Start the batch whose first workgroup is `first`, in place of one that has ended. */
 void start_batch(struct loop *l, struct following *f, int64_t first) {
     clear_vectors(l, f->kept_vectors, f->vectors);
     clear_vectors(l, VGPRS, VGPRS + f->accumulators);

@@ -1,13 +1,13 @@
 /* Batches of workgroups that follow one another in the same arrays without a return to Python.
  *
- * Python starts a batch (execution/batch.py) and describes here how the next one starts: everything
- * as this one did, but for the workgroups' ids. execution/following.py mirrors the structures. */
+ * Python starts a batch (execution/batch.py) and describes here how the next one starts: in the
+ * same state, except for the workgroups' ids. execution/following.py mirrors the structures. */
 #ifndef CUPYGEMM_FOLLOWING_H
 #define CUPYGEMM_FOLLOWING_H
 
 #include "loop.h"
 
-/* What a batch has in an array when it starts: `bytes` bytes, repeated, or zeros. */
+/* The contents of an array when a batch starts: `bytes` bytes, repeated, or zeros. */
 struct initial {
     void *to;
     const void *from; /* NULL: zeros */
@@ -23,12 +23,12 @@ struct following {
     int64_t grid_x, grid_y; /* workgroups of the launch */
     int64_t vectors;        /* VGPRs that the kernel may use */
     int64_t accumulators;   /* AGPRs likewise */
-    int64_t kept_vectors;   /* of the first ones, whose contents `initial` has */
+    int64_t kept_vectors;   /* the first ones, whose contents `initial` has */
     int64_t first;          /* number of the batch's first workgroup in the launch */
-    int64_t groups;         /* of a batch */
+    int64_t groups;         /* in a batch */
     int64_t left;           /* batches to come */
     int64_t begun;          /* batches that C has started */
-    int64_t work;           /* wave-instructions until Python gets to handle signals */
+    int64_t work;           /* wave-instructions until Python handles signals */
 };
 
 bool follow(struct loop *l, struct following *f);

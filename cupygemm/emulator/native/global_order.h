@@ -3,22 +3,22 @@
  * Two accesses of different waves to one byte, one of them a write, must be ordered: within a
  * workgroup by a barrier (no wait: the waves of a workgroup share a vector L1, which works in
  * order; LLVM, "User Guide for AMDGPU Backend", memory model); between workgroups by an atomic.
- * Which atomic is not looked at: an access is ordered before all that a wave does after it has
- * acquired (an atomic, or a load past the caches) later than the accessing workgroup released (a
- * store or an atomic after the access was waited for: by its wave, or behind a barrier by the wave
- * that releases). What ends with the
+ * Which atomic does not matter: an access is ordered before all that a wave does after an
+ * acquire (an atomic, or a load past the caches) that comes later than a release of the accessing
+ * workgroup (a store or an atomic after the access was waited for: by its wave, or after a barrier
+ * by the releasing wave). What ends with the
  * launch is ordered before the next, unless that is in another stream and does not wait: a clock
  * runs over all launches, and `rivals` lists the times of unordered ones (stream_order.py). All
- * other records of earlier launches count for nothing.
+ * other records of earlier launches are ignored.
  *
- * An access that bypasses the caches (sc0, sc1; glc) is taken for an atomic one, and such accesses
- * race with nothing, but in another stream only with one another. Nor do two writes of the same
- * value. A plain store and an atomic that computes (no swap, which may be a lock's) do: one clears
- * what the other has counted. The atomic
+ * An access that bypasses the caches (sc0, sc1; glc) is treated as atomic. It races with nothing in
+ * its launch, and with those accesses in another stream that are not atomic. Two writes of the same
+ * value do not race. A plain store and an atomic that computes (no swap, which may belong to a
+ * lock) do: the store erases what the atomic has counted. The atomic
  * comes first if the storing workgroup has acquired since, as the last of several workgroups has.
  * A record keeps the last write, or the first that is not released, and the last reads of two
- * waves, each with the wave's earlier bytes that are ordered like it: a race with another one is
- * missed, none is invented. */
+ * waves, each with the wave's earlier bytes that are ordered like it. So a race with another access
+ * may be missed, but no false race is reported. */
 #ifndef CUPYGEMM_GLOBAL_ORDER_H
 #define CUPYGEMM_GLOBAL_ORDER_H
 
@@ -69,14 +69,15 @@ static inline struct global_view global_view(struct machine *m, int64_t wave, ui
 
 /* -- order ------------------------------------------------------------------------------------- */
 
-/* A barrier may carry either to the other waves of the workgroup: it is not waited for. */
+/* A barrier may pass either on to the other waves of the workgroup: it is not waited for. */
 static inline void acquire(const struct global_view *v) {
     v->m->acquired[v->m->workgroup[v->wave]] = v->now;
 }
 
-/* A wave that has waited for what it did before its latest barrier has executed a fence since. That
- * is cumulative: it releases what the others of the workgroup did before that barrier, too. Without
- * one, only what was waited for is released: a store may overtake those of other addresses. */
+/* If a wave has waited for what it did before its latest barrier, it has executed a fence since. A
+ * fence is cumulative: it also releases what the rest of the workgroup did before that barrier.
+ * Otherwise only what was waited for is released: a store may overtake stores to other
+ * addresses. */
 static inline void release(const struct global_view *v) {
     struct machine *m = v->m;
     const int32_t *waves = m->wave_ids + (int64_t)m->workgroup[v->wave] * MAX_WAVES;
@@ -92,8 +93,8 @@ static inline void release(const struct global_view *v) {
     }
 }
 
-/* Whether a wave of this batch released its operation `seq` before time `acquired`. Where the
- * release may be one that is no longer on record, the answer is yes. */
+/* Whether a wave of this batch released its operation `seq` before time `acquired`. If the
+ * release may have been dropped from the record, the answer is yes. */
 static inline bool released_by(const struct machine *m, int64_t wave, uint32_t seq,
                                uint32_t acquired) {
     const struct release *ring = m->releases + wave * RELEASES;
@@ -112,7 +113,7 @@ static inline bool is_current(const struct global_view *v, const struct site *s)
 
 /* Whether a time is in one of some intervals. */
 static inline bool within(const struct interval *intervals, int64_t count, uint32_t time) {
-    int64_t low = 0, high = count; /* the first that ends at `time` or later */
+    int64_t low = 0, high = count; /* the first interval that ends at `time` or later */
     while (low < high) {
         int64_t middle = (low + high) / 2;
         if (intervals[middle].last < time)
@@ -123,7 +124,7 @@ static inline bool within(const struct interval *intervals, int64_t count, uint3
     return low < count && intervals[low].first <= time;
 }
 
-/* Whether an access is of an earlier launch that nothing orders before this one. */
+/* Whether an access belongs to an earlier launch that is unordered with this one. */
 static inline bool is_rival(const struct global_view *v, const struct site *s) {
     const struct machine *m = v->m;
     return m->num_rivals && !is_current(v, s) && within(m->rivals, m->num_rivals, s->time);
@@ -159,7 +160,7 @@ static inline bool conflicts(const struct global_view *v, const struct site *s, 
     return !((s->pc | v->site.pc) & COHERENT) && !global_ordered(v, s);
 }
 
-/* Whether a write disturbs an earlier one, or is disturbed by it. */
+/* Whether a write and an earlier write disturb each other. */
 static inline bool overwrites(const struct global_view *v, const struct site *s, uint32_t bytes) {
     if (conflicts(v, s, bytes))
         return true;
@@ -170,8 +171,8 @@ static inline bool overwrites(const struct global_view *v, const struct site *s,
     return !(s->pc & ATOMIC_SITE && acquired > s->time) && !global_ordered(v, s);
 }
 
-/* Whether the wave's own plain store stays on record: with it, unlike with the wave's atomic behind
- * it, the atomics of others race. */
+/* Whether the wave's own plain store stays on record when the wave executes an atomic after it: the
+ * atomics of other waves race with the store only. */
 static inline bool keeps_store(uint32_t now, uint32_t before, uint32_t seq, int32_t settled,
                                bool covers) {
     return now & ATOMIC_SITE && !(before & COHERENT) && (int32_t)seq - settled > 0 && covers;
@@ -182,7 +183,7 @@ static inline bool never_writes_back(const struct machine *m, int64_t pc) {
     return pc / 4 < m->num_without_write_back && m->without_write_back[pc / 4];
 }
 
-/* Whether a workgroup on another XCD has stored something that is still in the L2 there, and either
+/* Whether a store of a workgroup on another XCD is still in the L2 there, and either
  * atomics order the store before this access, or none of its waves can write back any more. Loads
  * past the caches do not see it, either. */
 static inline bool stays_in_l2(const struct global_view *v, const struct site *s, uint32_t bytes) {
@@ -204,7 +205,7 @@ static inline bool stays_in_l2(const struct global_view *v, const struct site *s
     return gone || global_ordered(v, s);
 }
 
-/* Whether a load has brought a line into this workgroup's L1, where it may still be. */
+/* Whether a load has brought a line into this workgroup's L1 that may still be there. */
 static inline bool stays_in_l1(const struct global_view *v, const struct site *load) {
     const struct machine *m = v->m;
     return is_current(v, load) && !(load->pc & (COHERENT | SCALAR_SITE)) &&
@@ -243,15 +244,15 @@ static inline int global_race(const struct global_view *v, int code, const struc
 
 /* -- one granule ------------------------------------------------------------------------------- */
 
-/* An access takes the bytes of the wave's own one before over, unless others may be ordered after
- * that one and not after this: they would seem to race with it. */
+/* An access takes over the bytes of the wave's own earlier one, unless others may be ordered after
+ * the earlier one and not after this: they would seem to race with it. */
 static inline void note_site(const struct global_view *v, struct site *s, uint32_t bytes) {
     bool mine = is_current(v, s) && wave_of_site(s) == v->own;
     bool alike = !((s->pc ^ v->site.pc) & COHERENT) && (int32_t)s->seq - v->settled > 0;
     *s = with_bytes(v->site, mine && alike ? bytes_of_site(s) | bytes : bytes);
 }
 
-/* An unordered read of another stream is kept rather than one of this launch. */
+/* An unordered read in another stream is kept in preference to one of this launch. */
 static inline void note_read(const struct global_view *v, struct global_record *r, uint32_t bytes) {
     bool foreign = is_rival(v, &r->read);
     if (foreign || (is_current(v, &r->read) && wave_of_site(&r->read) != v->own &&
@@ -272,10 +273,10 @@ __attribute__((noinline, unused)) static void spread_line(struct line_record *li
     }
     latest = old.write.time > latest ? old.write.time : latest;
     latest = old.read.time > latest ? old.read.time : latest;
-    *line = (struct line_record){.latest = latest}; /* the other read is older than the read */
+    *line = (struct line_record){.latest = latest}; /* `other_read` is older than `read` */
 }
 
-/* Return the record of the granule at a place, which counts from the shadow's base. */
+/* Return the record of the granule at a place, counted from the shadow's base. */
 __attribute__((always_inline)) static inline struct global_record *
 record_at(struct global_record *records, struct line_record *lines, uint64_t place) {
     struct line_record *line = lines + place / LINE;
@@ -284,7 +285,7 @@ record_at(struct global_record *records, struct line_record *lines, uint64_t pla
     return records + place / GRANULE;
 }
 
-/* The same for an access that is about to be noted there. */
+/* The same for an access that is about to be recorded there. */
 __attribute__((always_inline)) static inline struct global_record *
 record_to_note(const struct global_view *v, uint64_t place) {
     struct global_record *r = record_at(v->m->global_shadow, v->m->global_lines, place);
@@ -319,9 +320,9 @@ static inline int global_read(const struct global_view *v, const struct access *
     return OK;
 }
 
-/* Whether another workgroup's store to other bytes of a granule, which nothing has released, stays
- * on record. Of several such stores, the first stays in every other granule and the last in the
- * rest: whoever reads them all may have stored last, or first. */
+/* Whether another workgroup's unreleased store to other bytes of a granule stays on
+ * record. Of several such stores, the first stays in every other granule and the last in the
+ * rest: the workgroup that reads them all may have stored last, or first. */
 static inline bool keeps_first(const struct global_view *v, const struct global_record *r,
                                uint32_t bytes) {
     const struct machine *m = v->m;
@@ -345,14 +346,14 @@ static inline void note_write(const struct global_view *v, struct global_record 
 }
 
 /* Whether this wave has seen a write by a load past the caches, so that its own to the same bytes
- * comes after it. A flag that two workgroups set in turn is stored by plain stores on CDNA2. */
+ * comes after it. On CDNA2, a flag that two workgroups set in turn is set by plain stores. */
 static inline bool has_seen(const struct global_view *v, const struct site *load,
                             const struct site *write, uint32_t bytes) {
     return is_current(v, load) && wave_of_site(load) == v->own && load->pc & COHERENT &&
            load->time > write->time && !(bytes & ~bytes_of_site(load));
 }
 
-/* `same` tells whether the write changes nothing; it is only asked where that matters. */
+/* `same`: the write changes nothing; it is set only where that matters. */
 static inline int global_write(const struct global_view *v, const struct access *a, int lane,
                                struct global_record *r, uint32_t bytes, bool same) {
     if (conflicts(v, &r->read, bytes))

@@ -1,11 +1,11 @@
-/* Plain accesses to global memory: those whose records cannot matter to them, nearly all there are.
- * The first other one is left to `global_shadow.h`. */
+/* Plain accesses to global memory, whose records cannot matter to them: nearly all accesses.
+ * At the first other one, `global_shadow.h` takes over. */
 #ifndef CUPYGEMM_GLOBAL_PLAIN_H
 #define CUPYGEMM_GLOBAL_PLAIN_H
 
 #include "global_order.h"
 
-/* A site as two words, which are loaded and stored whole: neighbouring lanes share records. */
+/* A site as two words, which are loaded and stored as a whole: neighbouring lanes share records. */
 struct words {
     uint64_t when, where; /* time and seq; wave and pc, with the bytes */
 };
@@ -25,11 +25,11 @@ static inline void set_words(struct site *s, uint64_t when, uint64_t where) {
     memcpy(&s->wave, &where, sizeof where);
 }
 
-/* What a plain access needs of the machine, which stores to records cannot change. */
+/* What a plain access needs from the machine, which stores to records cannot change. */
 struct plain_view {
     uint64_t when, where;
     uint32_t own, launch_start;
-    uint32_t group, others; /* first wave of the workgroup, and how many follow; or any */
+    uint32_t group, others; /* first wave of the workgroup, and number of the others; or any */
     int32_t settled;
 };
 
@@ -57,7 +57,7 @@ static inline bool of_group(struct plain_view v, struct words w) {
     return ((uint32_t)w.where & WAVE_BITS) - v.group <= v.others;
 }
 
-/* The bytes that an access takes over from the wave's own one before: see note_site. */
+/* The bytes that an access takes over from the wave's own earlier one: see note_site. */
 static inline uint64_t bytes_before(struct plain_view v, struct words w) {
     bool alike = !((v.where ^ w.where) >> 32 & COHERENT) && (int32_t)(w.when >> 32) - v.settled > 0;
     return of_launch(v, w) && alike ? w.where & SITE_BYTES : 0;
@@ -68,13 +68,14 @@ static inline uint64_t in_site(uint32_t bytes) {
     return (uint64_t)(bytes & 0xFF) << 24 | (uint64_t)(bytes >> 8) << 56;
 }
 
-/* Whether a site may matter to an access: another wave's of this launch, to one of its bytes. */
+/* Whether a site may matter to an access: of another wave of this launch, with a common byte. */
 static inline bool may_matter(struct plain_view v, struct words w, uint64_t bytes) {
     return of_launch(v, w) & !of_wave(v, w) & ((w.where & bytes) != 0);
 }
 
-/* Note an access whose record cannot matter to it, being of earlier launches, the wave's own or of
- * other bytes; returns whether it is. No launch of another stream may be unordered. */
+/* Record an access if the existing record cannot matter to it, being of earlier launches, of the
+ * same wave or of other bytes; returns whether it is. No other stream may have an unordered
+ * launch. */
 __attribute__((always_inline)) static inline bool
 note_plain(struct plain_view v, struct global_record *r, uint32_t bytes, bool writes) {
     const struct words write = words_of(&r->write), read = words_of(&r->read);
@@ -82,7 +83,7 @@ note_plain(struct plain_view v, struct global_record *r, uint32_t bytes, bool wr
     if (may_matter(v, write, accessed))
         return false;
     if (writes) {
-        if (of_launch(v, write) && !of_group(v, write)) /* of other bytes: see keeps_first */
+        if (of_launch(v, write) && !of_group(v, write)) /* other bytes: see keeps_first */
             return false;
         if (may_matter(v, read, accessed) || may_matter(v, words_of(&r->other_read), accessed))
             return false;
@@ -99,8 +100,8 @@ note_plain(struct plain_view v, struct global_record *r, uint32_t bytes, bool wr
     return true;
 }
 
-/* Note an access to `bytes` of each granule of a line, whose record cannot matter to it; returns
- * whether it is one. The granules' records must be of earlier launches. */
+/* Record an access to `bytes` of each granule of a line if the line's record cannot matter to it;
+ * returns whether it is so. The granules' records must be of earlier launches. */
 static inline bool note_line(struct plain_view v, struct line_record *line, uint32_t bytes,
                              bool writes) {
     struct global_record all = {line->write, line->read, line->other_read};
@@ -112,7 +113,8 @@ static inline bool note_line(struct plain_view v, struct line_record *line, uint
     return true;
 }
 
-/* Note what a stretch of `size` bytes from `first` accesses of the granule at `start`. */
+/* Record the bytes of the granule at `start` that a stretch of `size` bytes from `first`
+ * accesses. */
 static inline bool note_granule(const struct global_view *v, struct plain_view plain,
                                 uint64_t start, uint64_t first, uint64_t size, bool writes) {
     struct global_record *r = record_to_note(v, start - v->m->global_base);
@@ -133,8 +135,8 @@ static inline bool note_granule(const struct global_view *v, struct plain_view p
     return true;
 }
 
-/* Note the accesses of adjacent lanes, by whole lines or by granules. Returns false where something
- * may be wrong; what has been noted by then may be noted again, lane by lane. */
+/* Record the accesses of adjacent lanes, by whole lines or by granules. Returns false if there may
+ * be a fault; what has been recorded by then may be recorded again, lane by lane. */
 static inline bool note_stretch(const struct global_view *view, const struct operation *op,
                                 const struct access *a, bool writes) {
     const struct global_view v = *view;
@@ -157,8 +159,8 @@ static inline bool note_stretch(const struct global_view *view, const struct ope
     return true;
 }
 
-/* Note the accesses of lanes that share a whole line, in order; returns the others. A row of a
- * matrix's tile is one or a few lines. */
+/* Record the accesses of lanes that share a whole line, in order; returns the other lanes. A row of
+ * a matrix's tile is one or a few lines. */
 static inline uint64_t note_shared_lines(const struct global_view *v, const struct operation *op,
                                          const struct access *a, uint64_t lanes, bool writes) {
     const struct plain_view plain = plain_view(v);
@@ -181,7 +183,7 @@ static inline uint64_t note_shared_lines(const struct global_view *v, const stru
 }
 
 /* Return the bytes of each granule that a whole wave accesses, if they are the same in all granules
- * of some lines: one field of adjacent structures, or every other element; else 0. */
+ * of some lines (one field of adjacent structures, or every other element); else 0. */
 static inline uint32_t bytes_of_stride(const struct operation *op, const struct access *a,
                                        uint64_t lanes) {
     const uint64_t *address = a->address, first = address[0], stride = address[1] - first;
@@ -198,7 +200,7 @@ static inline uint32_t bytes_of_stride(const struct operation *op, const struct 
     return different ? 0 : bytes;
 }
 
-/* Note the accesses of a whole wave to the same bytes of all granules of some lines; returns the
+/* Record the accesses of a whole wave to the same bytes of all granules of some lines; returns the
  * lanes that remain. */
 static inline uint64_t note_strided_lines(const struct global_view *v, const struct operation *op,
                                           const struct access *a, uint64_t lanes, bool writes) {
@@ -216,14 +218,14 @@ static inline uint64_t note_strided_lines(const struct global_view *v, const str
     return lanes;
 }
 
-/* Lanes that access the same granule one after another. */
+/* Consecutive lanes that access the same granule. */
 struct granule_run {
-    uint64_t number, lanes; /* the granule, from the shadow's base */
+    uint64_t number, lanes; /* the granule, counted from the shadow's base */
     uint32_t bytes;
 };
 
-/* Find the runs of lanes; those of which one touches no granule, or two, are added to `careful`.
- * Which lanes share a granule is hard to predict, so there is no branch on it. */
+/* Find the runs of lanes; runs that touch no granule, or two, are added to `careful`.
+ * It is hard to predict which lanes share a granule, so there is no branch on it. */
 static inline int granule_runs(const struct global_view *v, const struct access *a, uint64_t lanes,
                                uint64_t *careful, struct granule_run *runs) {
     const uint64_t base = v->m->global_base, extent = v->m->global_end - base;
@@ -248,8 +250,8 @@ static inline int granule_runs(const struct global_view *v, const struct access 
     return n + 1;
 }
 
-/* Note the accesses of lanes of which each touches one granule, and plainly; returns the others.
- * Lanes that follow one another often access the same granule, which is noted once. */
+/* Record the accesses of lanes that touch one granule each, and plainly; returns the other lanes.
+ * Consecutive lanes often access the same granule, which is recorded once. */
 static inline uint64_t note_plain_lanes(const struct global_view *v, const struct access *a,
                                         uint64_t lanes, bool writes) {
     const struct plain_view plain = plain_view(v);

@@ -1,6 +1,6 @@
-/* Check and note the accesses of a wave to global memory: `global_order.h` says what is a race.
+/* Check and record the accesses of a wave to global memory; `global_order.h` defines a race.
  *
- * Plain accesses are noted first, without a call for each lane (global_plain.h). */
+ * Plain accesses are recorded first, without a call for each lane (global_plain.h). */
 #ifndef CUPYGEMM_GLOBAL_SHADOW_H
 #define CUPYGEMM_GLOBAL_SHADOW_H
 
@@ -103,7 +103,7 @@ static inline int note_accesses(const struct global_view v, const struct operati
     return code;
 }
 
-/* Check and note the accesses of a wave to global memory, before they are made. */
+/* Check and record the accesses of a wave to global memory, before they are made. */
 static inline int note_global(struct machine *m, const struct operation *op, int64_t wave,
                               const struct access *a, uint32_t pc) {
     uint64_t lanes = a->exec & ~(a->to_lds | a->to_scratch);
@@ -115,14 +115,14 @@ static inline int note_global(struct machine *m, const struct operation *op, int
     return note_accesses(global_view(m, wave, how, pc), op, a, lanes);
 }
 
-/* Whether a scalar load may race. Most are of the kernel's arguments, which nothing writes. */
+/* Whether a scalar load may race. Most load the kernel's arguments, which nothing writes. */
 static inline bool may_race(const struct machine *m, uint64_t address) {
     return m->global_shadow && address >= m->global_base && address < m->global_end &&
            address - m->arguments >= m->arguments_bytes;
 }
 
-/* The same for a scalar load: the compiler makes one of a load that is the same in all lanes. It
- * is not counted among the vector ones, and taken for one that has been waited for. */
+/* The same for a scalar load, into which the compiler turns a load that is the same in all lanes.
+ * It is not numbered with the vector loads, and treated as if it had been waited for. */
 static inline int note_scalar(struct machine *m, const struct operation *op, int64_t wave,
                               uint64_t address, int64_t dwords, uint32_t pc) {
     struct access a;

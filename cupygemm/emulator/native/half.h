@@ -1,5 +1,5 @@
-/* Half precision: exact to float, where a signalling NaN stays one; from float in the rounding of
- * the thread; and a fused multiply-add. */
+/* Half precision: exact conversion to float, which preserves a signalling NaN; conversion from
+ * float in the rounding mode of the thread; and a fused multiply-add. */
 #ifndef CUPYGEMM_HALF_H
 #define CUPYGEMM_HALF_H
 
@@ -34,8 +34,8 @@ static inline uint16_t half_towards_zero(float value) {
 }
 
 /* a*b + c of half-precision values in float, inexact sums rounded to odd: rounding the result to
- * half precision, in any direction, is then right. The product of two halves is exact in float.
- * The thread rounds to nearest; `cancelled` is what x - x gives in the rounding that is meant. */
+ * half precision, in any direction, is then correct. The product of two halves is exact in float.
+ * The thread rounds to nearest; `cancelled` is the value of x - x in the intended rounding. */
 static inline float fma_half(float a, float b, float c, float cancelled) {
     float product = a * b, sum = product + c, part = sum - product;
     float error = (product - (sum - part)) + (c - part);

@@ -1,14 +1,14 @@
 /* Lanes of a wave that store different values to the same bytes in one instruction.
  *
- * Which of them stays is not defined. Here, the lanes store one after another; so memory is read
- * again after the store, and a lane that does not find its own value has been overwritten by
- * another. Lanes that store the same value find it, and so do lanes that are alone. */
+ * It is undefined which value remains. Here, the lanes store one after another. So memory is read
+ * back after the store, and a lane that does not find its own value has been overwritten by
+ * another. Lanes that store the same value find it, and so do lanes whose bytes no other stores. */
 #ifndef CUPYGEMM_LANE_RACES_H
 #define CUPYGEMM_LANE_RACES_H
 
 #include "lanes.h"
 
-/* One store of each lane. `count` is NULL, or how many dwords of a lane were stored. */
+/* One store of each lane. `count` is NULL, or the number of stored dwords of each lane. */
 struct stored {
     const uint32_t *row;
     size_t pitch;
@@ -17,7 +17,7 @@ struct stored {
     const uint8_t *count;
 };
 
-/* Whether a dword of a lane is not in memory. LDS at `base`. */
+/* Whether a dword of a lane is not in memory; for LDS at `base`. */
 static inline bool lost_dwords(const uint8_t *base, const uint32_t *address, const uint32_t *row,
                                uint64_t exec) {
     uint32_t lost = 0;
@@ -103,7 +103,7 @@ static inline uint64_t lost_lanes(const struct operation *op, const struct store
     return lost;
 }
 
-/* The last lane but `lane` that stores to a byte of `place`, -1 if there is none. */
+/* The last lane other than `lane` that stores to a byte of `place`, -1 if there is none. */
 static inline int overwriting_lane(const struct operation *op, const struct stored *s,
                                    const uint8_t *place, int lane) {
     int found = -1;
@@ -116,11 +116,11 @@ static inline int overwriting_lane(const struct operation *op, const struct stor
     return found;
 }
 
-/* What the lanes did, as units/memory/lane_races.py reads it in a fault's `other_seq`. */
+/* What the lanes did, which units/memory/lane_races.py reads from a fault's `other_seq`. */
 enum lane_race_kind { FIRST_STORE = 0, SECOND_STORE = 1, LOST_UPDATE = 2 };
 
 /* Report a race between two lanes at `address`; returns its code, or OK if the check is off there.
- * `lost` are the lanes whose values are not in memory, and `data` the register of the values. */
+ * `lost` are the lanes whose values are not in memory, and `data` is the register of the values. */
 static inline int raise_lane_race(struct machine *m, const struct operation *op, int lane,
                                   int other, uint64_t address, uint64_t lost,
                                   enum lane_race_kind kind, int64_t data) {
@@ -152,9 +152,9 @@ lane_race(struct machine *m, const struct operation *op, const struct stored *s,
 
 enum { SLOTS = 128 };
 
-/* Look for lanes that add to one place what they have read there, before they store: all but one of
- * the additions are lost, though the sums may be equal. Where all lanes share one place, the wave
- * may mean a single addition. */
+/* Before a store, look for lanes that add to a value that they have read from one address: all but
+ * one of the additions are lost, though the sums may be equal. If all lanes share one address, the
+ * wave may intend a single addition. */
 __attribute__((noinline, unused)) static int find_lost_update(struct machine *m,
                                                               const struct operation *op,
                                                               const struct stored *s,

@@ -1,6 +1,6 @@
 /* Move data between the lanes of register rows and memory, and the arithmetic of atomics.
  *
- * `pointer[lane]` is where the lane's data are; `count[lane]` is how many of its dwords are
+ * `pointer[lane]` is the location of the lane's data; `count[lane]` is the number of its dwords
  * within a buffer's bounds (the rest load 0 and are not stored), or NULL when all are. */
 #ifndef CUPYGEMM_LANES_H
 #define CUPYGEMM_LANES_H
@@ -20,7 +20,7 @@ static inline quad second_halves(quad a, quad b) {
     return __builtin_shufflevector(a, b, 2, 3, 6, 7);
 }
 
-/* Turn the dwords of four lanes into four lanes of each dword, or back. */
+/* Transpose the dwords of four lanes into four lanes of each dword, or back. */
 static inline void transpose_quads(quad *q) {
     quad low = low_pairs(q[0], q[1]), high = high_pairs(q[0], q[1]);
     quad next_low = low_pairs(q[2], q[3]), next_high = high_pairs(q[2], q[3]);
@@ -89,7 +89,7 @@ static inline void load_dwords(uint32_t *row, size_t pitch, uint64_t exec, uint8
 }
 
 /* Read one element narrower than a dword. The D16 forms write one half of a register and clear the
- * other: that is what these targets do with SRAM-ECC, which their boards have (LLVM's
+ * other, as these targets do with SRAM-ECC, which their boards have (LLVM's
  * GCNSubtarget::d16PreservesUnusedBits; Tensile combines two such loads by v_or_b32). */
 static inline uint32_t load_narrow(int format, const uint8_t *pointer, bool valid) {
     uint32_t value = 0;
@@ -221,7 +221,7 @@ static inline uint64_t f64_bits(double value) {
     return bits;
 }
 
-/* The sum of two halves. A float holds enough bits that rounding twice changes nothing. */
+/* The sum of two halves. A float has enough bits that rounding twice changes nothing. */
 static inline uint32_t add_f16(uint32_t a, uint32_t b) {
     uint16_t left = (uint16_t)a, right = (uint16_t)b, bits;
     _Float16 x, y;

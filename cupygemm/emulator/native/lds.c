@@ -55,8 +55,9 @@ struct lds_access {
     uint8_t count[LANES]; /* dwords that each lane accesses, where some access none */
 };
 
-/* Return the lanes that a load leaves out by reading at 2 GiB, or less than 64 KiB (instructions'
- * offsets) above. Tensile marks lanes outside a matrix so, for buffers and LDS; LDS answers 0. */
+/* Return the lanes that disable their load by an address of 2 GiB, or up to 64 KiB (instructions'
+ * offsets) above. Tensile marks lanes outside a matrix this way, for buffers and LDS; LDS returns
+ * 0. */
 static uint64_t disabled_lanes(const struct operation *op, uint64_t exec, const uint32_t *address) {
     uint32_t bits = 0;
     for (int lane = 0; lane < LANES; lane++)
@@ -93,8 +94,8 @@ static int resolve_lds(struct machine *m, const struct operation *op, int64_t wa
     return code;
 }
 
-/* Look for faults. Nothing changes but the records of who accessed what, so that a wave with a
- * fault can be executed again. */
+/* Look for faults. Only the access records change, so that a wave with a fault
+ * can be executed again. */
 static int check_access(struct machine *m, const struct operation *op, struct lds_view *v,
                         const struct lds_access *a, uint32_t pc, bool polls) {
     int code;
@@ -120,7 +121,7 @@ static int check_access(struct machine *m, const struct operation *op, struct ld
     }
 }
 
-/* Move the dwords of lanes that follow one another. */
+/* Move the dwords of lanes whose addresses are contiguous. */
 static void move_stretch(struct machine *m, const struct operation *op, struct lds_view *v,
                          const struct lds_access *a) {
     const size_t bytes = (size_t)a->stretch.lanes * sizeof(uint32_t);
@@ -151,7 +152,7 @@ static void move_dwords(struct machine *m, const struct operation *op, struct ld
     }
     const uint32_t *row = vector_row(m, a->data, v->wave);
     uint32_t changed = 0;
-    for (uint64_t left = exec; left; left &= left - 1) { /* lane 0 first: places may coincide */
+    for (uint64_t left = exec; left; left &= left - 1) { /* lane 0 first: addresses may coincide */
         int lane = first_lane(left);
         uint8_t *place = v->bytes + a->address[lane];
         uint32_t before, data = row[lane];
@@ -192,7 +193,7 @@ static void move_access(struct machine *m, const struct operation *op, struct ld
     }
 }
 
-/* Look for lanes that have stored to one place; those of a stretch have not. */
+/* Look for lanes that have stored to one address; those of a stretch have not. */
 static int find_lane_race(struct machine *m, const struct operation *op, const struct lds_view *v,
                           uint64_t exec, const struct lds_access *access) {
     uint8_t *pointer[2][LANES];
@@ -228,7 +229,7 @@ static int find_update(struct machine *m, const struct operation *op, const stru
     return code;
 }
 
-/* `v` is the view of the wave before, if there was one. */
+/* `v` is the view of the previous wave, if there was one. */
 static int memory_instruction(struct machine *m, const struct operation *op, int64_t wave,
                               uint64_t exec, uint32_t pc, struct lds_view *v) {
     struct lds_access access[2];
@@ -247,7 +248,7 @@ static int memory_instruction(struct machine *m, const struct operation *op, int
         return code;
     view_next(v, m, wave, how_it_writes(op));
     bool polls = v->flags && is_poll(m, pc);
-    if (!polls) /* a wave that waits long keeps what it did before on record */
+    if (!polls) /* a wave that waits long keeps its earlier operations on record */
         note_issue(v, pc);
     bool is_noted = op->pair && !access[0].partial && !access[1].partial && !polls &&
                     note_pair(v, op, exec, access[0].address);
@@ -264,7 +265,7 @@ static int memory_instruction(struct machine *m, const struct operation *op, int
     return find_lane_race(m, op, v, exec, access);
 }
 
-/* Add or subtract the number of active lanes, once; every active lane gets the old value. */
+/* Add or subtract the number of active lanes, once; every active lane receives the old value. */
 static int append(struct machine *m, const struct operation *op, int64_t wave, uint64_t exec,
                   uint32_t pc) {
     uint32_t address[LANES];
@@ -296,7 +297,7 @@ static int append(struct machine *m, const struct operation *op, int64_t wave, u
 
 /* -- transposing reads ------------------------------------------------------------------------- */
 
-/* The undefined bits move as the data do. */
+/* The undefined bits move like the data. */
 static void transpose_undefined(struct machine *m, const struct operation *op,
                                 const struct lds_view *v, uint64_t exec, const uint32_t *address,
                                 uint32_t pc) {

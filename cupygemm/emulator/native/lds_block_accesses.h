@@ -7,14 +7,14 @@
 
 enum { MOST_BLOCKS = 8 }; /* that the loads of an instruction may span */
 
-/* Whether a write to all granules of a block is plainly right. */
+/* Whether a write to all granules of a block is plainly correct. */
 static inline bool is_block_writable(const struct lds_view *v, const struct lds_block *b) {
     const struct record read = {b->write, b->read}, unread = {b->write, 0};
     return (!b->readers || plainly_writable(v, &read)) &&
            (!~b->readers || plainly_writable(v, &unread));
 }
 
-/* The same of a block whose granules have records of their own. */
+/* The same for a block whose granules have their own records. */
 static inline bool are_records_writable(const struct lds_view *v, const struct record *r) {
     uint64_t unknown = ~0ull;
     for (int kinds = 0; unknown && kinds < MOST_KINDS; kinds++) {
@@ -26,7 +26,7 @@ static inline bool are_records_writable(const struct lds_view *v, const struct r
     return !unknown;
 }
 
-/* Note stores to whole blocks, of some granules; returns whether they are plainly right. */
+/* Record stores to whole blocks of granules; returns whether they are plainly correct. */
 static inline bool write_blocks(const struct lds_view *v, uint32_t first, uint32_t count) {
     for (uint32_t at = first; at < first + count; at += TOGETHER) {
         struct lds_block *b = v->blocks + at / TOGETHER;
@@ -43,7 +43,7 @@ static inline bool write_blocks(const struct lds_view *v, uint32_t first, uint32
     return true;
 }
 
-/* The same for a stretch of lanes, if it is of whole blocks. */
+/* The same for a stretch of lanes, if it consists of whole blocks. */
 static inline bool write_stretch_of_blocks(const struct lds_view *v, struct lane_run s,
                                            const uint32_t *address, int bytes) {
     const int shift = (int)v->m->shadow_shift;
@@ -52,8 +52,8 @@ static inline bool write_stretch_of_blocks(const struct lds_view *v, struct lane
            write_blocks(v, address[s.first] >> shift, count);
 }
 
-/* Note loads of some granules of a block; returns whether they are plainly right, and the block's
- * record can express what it is then. */
+/* Record loads of some granules of a block; returns whether they are plainly correct and the
+ * block's record can express the result. */
 static inline bool read_block(const struct lds_view *v, struct lds_block *b, uint64_t granules) {
     if (!plainly_readable(v, b->write))
         return false;
@@ -66,7 +66,8 @@ static inline bool read_block(const struct lds_view *v, struct lds_block *b, uin
     return true;
 }
 
-/* The granules of a block that lanes access, `each` of them, and the lanes that access no other. */
+/* The granules of a block that lanes access, `each` per lane, and the lanes that access no
+ * other. */
 static inline uint64_t granules_of(const struct lds_block *b, uint64_t exec,
                                    const uint32_t *address, int shift, int each, uint64_t *lanes) {
     const uint64_t some = low_bits(each);
@@ -90,7 +91,7 @@ static inline uint64_t granules_of(const struct lds_block *b, uint64_t exec,
     return granules;
 }
 
-/* Note loads of which each is from one block; returns whether they are plainly right. */
+/* Record loads that are each from one block; returns whether they are plainly correct. */
 static inline bool read_blocks(const struct lds_view *v, uint64_t exec, const uint32_t *address,
                                int bytes, struct extent e) {
     const int shift = (int)v->m->shadow_shift, each = bytes >> shift;
@@ -108,8 +109,8 @@ static inline bool read_blocks(const struct lds_view *v, uint64_t exec, const ui
     return lanes == exec;
 }
 
-/* Note plain loads or stores, if the records of blocks can express them; returns whether they do.
- * Otherwise the granules' own records are up to date. `stretch` may be none. */
+/* Record plain loads or stores, if the records of blocks can express them; returns whether they do.
+ * Otherwise the granules' own records are up to date. `stretch` may be empty. */
 static inline bool note_blocks(const struct lds_view *v, const struct operation *op, uint64_t exec,
                                const uint32_t *address, struct lane_run stretch, int bytes) {
     const struct machine *m = v->m;
@@ -127,8 +128,8 @@ static inline bool note_blocks(const struct lds_view *v, const struct operation 
     return false;
 }
 
-/* Note two loads or stores of each lane that follow one another in LDS, as do the lanes, if the
- * records of blocks can express them. What has been noted by then may be noted again. */
+/* Record two loads or stores of each lane, if the lanes' accesses are all contiguous in LDS and the
+ * records of blocks can express them. What has been recorded by then may be recorded again. */
 static inline bool note_pair(const struct lds_view *v, const struct operation *op, uint64_t exec,
                              const uint32_t *address) {
     const int bytes = 2 * op->bytes;

@@ -1,16 +1,16 @@
-/* Records of LDS for TOGETHER granules at once.
+/* Records of LDS that cover TOGETHER granules each.
  *
  *     a wave stores to a whole block ─► one record ─► loads of some granules ─► a mask of them
  *
- * Such a block's record takes the place of those of its granules, which are out of date, until an
- * access comes that it cannot express: then it is spread to them. A block has one write word, and
+ * Such a block's record replaces those of its granules, which are out of date, until an
+ * access comes that it cannot express: then it is copied to them. A block has one write word, and
  * one read word for the granules that were read since; no granule is undefined. */
 #ifndef CUPYGEMM_LDS_BLOCKS_H
 #define CUPYGEMM_LDS_BLOCKS_H
 
 #include "shadow.h"
 
-enum { FEW_LANES = 8 }; /* which are looked at faster one after another */
+enum { FEW_LANES = 8 }; /* which are faster to examine one by one */
 
 /* Bring the granules' records of a block up to date; `records` are the workgroup's. */
 __attribute__((noinline, unused)) static void spread_block(struct record *records,
@@ -21,7 +21,7 @@ __attribute__((noinline, unused)) static void spread_block(struct record *record
     b->write = 0;
 }
 
-/* The slots of the blocks that some granules may lie in. */
+/* The slots of the blocks that may contain some granules. */
 static inline uint32_t first_slot(uint32_t granule) {
     return granule / TOGETHER - (granule >= TOGETHER);
 }
@@ -32,14 +32,14 @@ static inline bool has_some(const struct lds_block *b, uint32_t first, uint32_t 
     return b->write && b->first <= last && b->first + TOGETHER > first;
 }
 
-/* Spread the blocks of some granules, before these are looked at one by one. */
+/* Spread the blocks of some granules, before the granules are examined one by one. */
 static inline void spread_granules(const struct lds_view *v, uint32_t first, uint32_t last) {
     for (uint32_t k = first_slot(first); k <= last_slot(last); k++)
         if (has_some(v->blocks + k, first, last))
             spread_block(v->records, v->blocks + k);
 }
 
-/* The lowest and the highest address of some lanes, of which there is one. */
+/* The lowest and the highest address of some lanes, of which there is at least one. */
 struct extent {
     uint32_t low, high;
 };

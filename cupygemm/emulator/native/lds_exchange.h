@@ -4,7 +4,7 @@
 
 #include "definedness.h"
 
-/* A lane that is switched off gives 0 (bpermute, swizzle) or nothing (permute), and gets
+/* A lane that is switched off supplies 0 (bpermute, swizzle) or nothing (permute), and receives
  * nothing. */
 static inline void exchange_rows(const struct operation *op, uint64_t exec, const uint32_t *address,
                                  const uint32_t *data, uint32_t *result) {
@@ -30,7 +30,7 @@ static inline void exchange_rows(const struct operation *op, uint64_t exec, cons
             result[first_lane(left)] = moved[first_lane(left)];
 }
 
-/* HIP leaves undefined what lanes read in lanes that are switched off; the hardware gives 0. */
+/* HIP leaves the values of lanes that are switched off undefined; the hardware gives 0. */
 static inline void note_inactive(struct machine *m, const struct operation *op, int64_t wave,
                                  uint64_t exec, const uint32_t *address, uint32_t pc) {
     uint64_t active = 0;
@@ -44,7 +44,7 @@ static inline void note_inactive(struct machine *m, const struct operation *op, 
                   origin_here(pc, FROM_LDS) | INACTIVE);
 }
 
-/* A lane is named by 4 times its number; the hardware ignores the rest of an address. */
+/* A lane is addressed by 4 times its number; the hardware ignores the other bits. */
 static inline int check_lane_addresses(struct machine *m, uint64_t exec, const uint32_t *address) {
     uint64_t odd = 0;
     for (int lane = 0; lane < LANES; lane++)

@@ -1,14 +1,14 @@
-/* Order by flags in LDS, as between the waves that load tiles and those that multiply them:
+/* Order by flags in LDS, such as between the waves that load tiles and those that multiply them:
  *
  *     write the tile ─► add to the flag            loop: read the flag ─► read the tile
  *
- * LDS executes the operations of a wave in order, so that a wave which sees the flag set sees what
- * the other had written or read before. Direct-to-LDS loads count if vmcnt was waited for, and
- * where a FLAT instruction sets the flag, all operations only if lgkmcnt was: FLAT may overtake
- * them. A flag is a place that all active lanes of a store or an atomic write. What waits for it is
- * an instruction in a loop that does nothing else (units/lds/polling.py). All others are checked
- * as ever, for to see a flag once proves nothing. An atomic adds to what the flag orders, a store
- * replaces it. A place that more than FLAGS others follow is forgotten. */
+ * LDS executes the operations of a wave in order, so a wave that sees the flag set sees all that
+ * the other had written or read before. Direct-to-LDS loads are included if vmcnt was waited for;
+ * if a FLAT instruction sets the flag, operations are included only if lgkmcnt was, since
+ * FLAT may overtake them. A flag is an address that all active lanes of a store or an atomic write.
+ * It is waited for by an instruction in a loop that does nothing else (units/lds/polling.py). All
+ * other reads are checked as usual, since seeing a flag once proves nothing. An atomic adds to what
+ * the flag orders, a store replaces it. A flag is forgotten after FLAGS newer ones. */
 #ifndef CUPYGEMM_LDS_FLAGS_H
 #define CUPYGEMM_LDS_FLAGS_H
 
@@ -22,7 +22,7 @@ static inline bool is_poll(const struct machine *m, uint32_t pc) {
     return false;
 }
 
-/* The flag at an address; the one that was written longest ago if there is none there. */
+/* The flag at an address; if there is none, the one that was written longest ago. */
 static inline struct lds_flag *flag_at(struct lds_flags *flags, uint32_t address) {
     struct lds_flag *oldest = flags->flag;
     for (struct lds_flag *f = flags->flag; f < flags->flag + FLAGS; f++) {
@@ -33,7 +33,7 @@ static inline struct lds_flag *flag_at(struct lds_flags *flags, uint32_t address
     return oldest;
 }
 
-/* A wave has seen a flag. */
+/* Record that a wave has seen a flag. */
 static inline void acquire_flag(const struct lds_view *v, uint32_t address) {
     const struct lds_flag *f = flag_at(v->flags, address);
     if (!f->used || f->address != address)
@@ -45,7 +45,7 @@ static inline void acquire_flag(const struct lds_view *v, uint32_t address) {
     }
 }
 
-/* A wave writes what may be a flag; `done` of its operations in LDS come before. */
+/* Record that a wave writes a possible flag, after `done` of its operations in LDS. */
 static inline void release_flag(const struct lds_view *v, uint64_t exec, const uint32_t *address,
                                 bool adds, int32_t done) {
     uint32_t first = address[first_lane(exec)];
@@ -65,7 +65,7 @@ static inline void release_flag(const struct lds_view *v, uint64_t exec, const u
     f->vm[v->own] = later(f->vm[v->own], v->m->vm_waited[v->wave]);
 }
 
-/* The lanes of an instruction that waits for flags: it races with nothing. */
+/* Process the lanes of an instruction that waits for flags: it races with nothing. */
 static int poll_flags(const struct lds_view *v, const struct operation *op, uint64_t exec,
                       const uint32_t *address, uint32_t pc) {
     struct machine *m = v->m;

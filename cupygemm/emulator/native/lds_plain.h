@@ -1,16 +1,17 @@
-/* LDS loads and stores of a dword in which lane i accesses the i-th place after some address: as
- * most do, in all lanes or in some.
+/* LDS loads and stores of a dword in which lane i accesses the i-th dword after some address, the
+ * usual pattern, with all lanes or some of them active.
  *
- * The first and the last place tell whether all are in bounds, and the mask of the lanes is that of
- * the granules which they access. So the records of blocks (lds_blocks.h) are looked at without a
- * list of addresses. What they cannot express, or is no plain access, is left to lds.c. */
+ * The first and the last address show whether all are in bounds, and the mask of the lanes is also
+ * that of the granules that they access. So the records of blocks (lds_blocks.h) are checked
+ * without a list of addresses. Accesses that are not plain or that the records cannot express are
+ * left to lds.c. */
 #ifndef CUPYGEMM_LDS_PLAIN_H
 #define CUPYGEMM_LDS_PLAIN_H
 
 #include "lds_block_accesses.h"
 #include "lds_variables.h"
 
-/* The places of the active lanes: that of lane i is `first + 4 * i`, which may be out of LDS where
+/* The addresses of the active lanes: lane i has `first + 4 * i`, which may be outside LDS if
  * lane i is off. */
 struct lane_places {
     int64_t first;
@@ -24,7 +25,7 @@ static inline bool may_be_plain(const struct machine *m, const struct operation 
            m->shadow && m->shadow_shift == 2 && !m->flags && !m->reads;
 }
 
-/* Whether the active lanes' addresses, plus `offset`, are such places. */
+/* Whether the active lanes' addresses, plus `offset`, have this pattern. */
 static inline bool find_places(const struct machine *m, const uint32_t *row, uint32_t offset,
                                uint64_t exec, struct lane_places *p) {
     const int low = first_lane(exec), high = LANES - 1 - __builtin_clzll(exec);
@@ -48,12 +49,12 @@ static inline bool find_places(const struct machine *m, const uint32_t *row, uin
     return !different;
 }
 
-/* Move bits up, or down by a negative number. */
+/* Shift bits up, or down by a negative number. */
 static inline uint64_t moved_bits(uint64_t bits, int64_t up) {
     return up >= 0 ? bits << up : bits >> -up;
 }
 
-/* Note loads from places; returns whether they are plainly right. */
+/* Record loads from such addresses; returns whether they are plainly correct. */
 static inline bool read_places(const struct lds_view *v, uint64_t exec,
                                const struct lane_places *p) {
     const int64_t granule = p->first >> 2;
@@ -104,15 +105,16 @@ static inline bool store_places(uint8_t *place, const uint32_t *row) {
     return changed != 0;
 }
 
-/* Whether all places are in the variable that an instruction's source names, if one is known. */
+/* Whether all addresses are in the variable that an instruction's source names, if one is known. */
 static inline bool are_in_variable(const struct machine *m, uint32_t pc,
                                    const struct lane_places *p) {
     const struct named_access *named = m->num_named ? named_access(m, pc) : NULL;
     return !named || (p->first + 4 * p->low >= named->low && p->first + 4 * p->high < named->high);
 }
 
-/* Execute a load or store in a wave if it is plain; returns whether it was. If not, nothing has
- * changed but records, which may be noted again. `v` is the view of the wave before, if any. */
+/* Execute a load or store in a wave if it is plain; returns whether it was. If not, only
+ * records have changed, which may be updated again. `v` is the view of the previous wave, if
+ * any. */
 static inline bool access_places(struct machine *m, const struct operation *op, int64_t wave,
                                  uint64_t exec, uint32_t pc, struct lds_view *v) {
     struct lane_places p;

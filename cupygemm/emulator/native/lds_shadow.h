@@ -1,7 +1,7 @@
 /* The lanes' reads, writes and atomics of an LDS instruction in the shadow memory.
  *
  * They find the races and the undefined bits of all lanes of a wave; shadow.h and definedness.h do
- * so for one access. */
+ * this for one access. */
 #ifndef CUPYGEMM_LDS_SHADOW_H
 #define CUPYGEMM_LDS_SHADOW_H
 
@@ -17,11 +17,11 @@ static inline bool same_records(const struct record *r, const struct record *exp
     return !different;
 }
 
-/* The lanes' accesses in the shadow memory. Those of 1, 2 or 4 granules are nearly all LDS traffic:
- * their loops know how many records there are, test them together, and return the lanes that are
- * not plainly right, for the careful way. Most records are equal to that of the lane before, whose
- * outcome is known. The loops keep copies that the stores to the records cannot change, as far as
- * the compiler knows. */
+/* The lanes' accesses in the shadow memory. Accesses of 1, 2 or 4 granules are nearly all LDS
+ * traffic. Their loops know the number of records, test them together, and return the lanes that
+ * are not plainly correct, which are then checked one by one. Most records equal that of the
+ * previous lane, whose outcome is known. The loops work on copies that, for the compiler, the
+ * stores to the records cannot change. */
 static inline uint64_t read_lanes(const struct lds_view *view, uint64_t exec,
                                   const uint32_t *address, int n) {
     const struct lds_view v = *view;
@@ -51,15 +51,15 @@ static inline uint64_t read_lanes(const struct lds_view *view, uint64_t exec,
     return careful;
 }
 
-/* The same for many lanes, without a branch for each. Their records are fetched first, then looked
- * at as vectors, and noted last. This is right where lanes share records, too: what an access of
- * this instruction leaves there has the outcome of what was there, and is noted again unchanged. A
- * lane that is switched off repeats the first that is not. */
+/* The same for many lanes, without a branch for each. Their records are fetched first, then
+ * examined as vectors, and updated last. This is also correct if lanes share records: a record that
+ * an access of this instruction has updated gives the same outcome as before, and is written again
+ * unchanged. A lane that is switched off repeats the first active lane. */
 enum { MANY_LANES = 48 };
 
 struct fetched {
     LINE_ALIGNED uint64_t write[LANES], read[LANES];
-    int32_t writes[LANES], reads[LANES]; /* how many of that wave's writes and reads are ordered */
+    int32_t writes[LANES], reads[LANES]; /* how many of its writes and reads are ordered */
 };
 
 static inline bool has_many(uint64_t exec) { return __builtin_popcountll(exec) >= MANY_LANES; }
@@ -146,7 +146,7 @@ write_many(const struct lds_view *v, uint64_t exec, const uint32_t *address, int
     return careful & exec;
 }
 
-/* Whether several lanes access one place. */
+/* Whether several lanes access the same address. */
 static inline bool read_the_same(uint64_t exec, const uint32_t *address) {
     const uint32_t first = address[first_lane(exec)];
     uint32_t different = 0;
@@ -160,8 +160,8 @@ static inline bool read_the_same(uint64_t exec, const uint32_t *address) {
     return !different;
 }
 
-/* Note the plain reads of a wave, of a stretch or not; returns the lanes that remain to be looked
- * at. */
+/* Record the plain reads of a wave, of a stretch or not; returns the lanes that remain to be
+ * checked. */
 static uint64_t plain_reads(const struct lds_view *v, uint64_t exec, const uint32_t *address,
                             struct lane_run stretch, int bytes) {
     const struct lane_run none = {0, 0};
@@ -185,7 +185,7 @@ static uint64_t plain_reads(const struct lds_view *v, uint64_t exec, const uint3
     }
 }
 
-/* The undefined bits of what is read go to the registers from `result` on. */
+/* The undefined bits of the data go to the registers from `result` on. */
 static int shadow_reads(const struct lds_view *v, const struct operation *op, uint64_t exec,
                         const uint32_t *address, struct lane_run stretch, int64_t result,
                         uint32_t pc) {

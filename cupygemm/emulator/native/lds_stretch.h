@@ -1,15 +1,15 @@
-/* LDS accesses whose active lanes lie next to one another, in the shadow memory.
+/* LDS accesses whose active lanes are contiguous, in the shadow memory.
  *
- * The records of such a stretch are of few kinds nearly always: what one instruction wrote there,
- * or two did, and other waves have read since in some lanes. So those that are equal are looked at
- * once, and noted together. What is of no such kind is left to lds_shadow.h. */
+ * The records of such a stretch are nearly always of few kinds: one or two instructions wrote
+ * there, and other waves have since read in some lanes. So equal records are checked
+ * once, and updated together. All others are left to lds_shadow.h. */
 #ifndef CUPYGEMM_LDS_STRETCH_H
 #define CUPYGEMM_LDS_STRETCH_H
 
 #include "lds_blocks.h"
 #include "shadow.h"
 
-/* The active lanes, if they follow one another and so do their places; else 0 lanes. */
+/* The active lanes, if they are consecutive and their addresses contiguous; else 0 lanes. */
 struct lane_run {
     int first, lanes;
 };
@@ -35,8 +35,8 @@ static inline struct lane_run find_stretch(uint64_t exec, const uint32_t *addres
     return different ? none : (struct lane_run){first, lanes};
 }
 
-/* Whether every lane's address is in LDS and on a border of its records, without a stretch also of
- * those that are switched off. The first and the last place tell it of a stretch. */
+/* Whether every lane's address is in LDS and on a border of its records; without a stretch, this
+ * includes inactive lanes. For a stretch, the first and the last address suffice. */
 static inline bool are_plain(const struct machine *m, const struct operation *op,
                              const uint32_t *address, struct lane_run s) {
     uint32_t first = address[s.first], last = address[s.lanes ? s.first + s.lanes - 1 : LANES - 1];
@@ -51,7 +51,7 @@ static inline bool are_plain(const struct machine *m, const struct operation *op
 
 enum { MOST_KINDS = 4 };
 
-/* Which of some records, TOGETHER at most, are equal to one. */
+/* Which of some records, at most TOGETHER, are equal to one. */
 __attribute__((always_inline)) static inline uint64_t equal_among(const struct record *r, int count,
                                                                   struct record to) {
     uint64_t equal = 0;
@@ -79,8 +79,8 @@ static inline void set_records(struct record *r, int count, uint64_t which, stru
         }
 }
 
-/* Note the records of a stretch; returns the lanes that remain to be looked at. `writes` is known
- * where it is called. */
+/* Record the accesses of a stretch; returns the lanes that remain to be checked. `writes` is a
+ * constant at each call. */
 __attribute__((always_inline)) static inline uint64_t note_stretch(const struct lds_view *v,
                                                                    struct lane_run s,
                                                                    const uint32_t *address,
@@ -104,7 +104,7 @@ __attribute__((always_inline)) static inline uint64_t note_stretch(const struct 
                 set_records(r, count, equal,
                             (struct record){found.write, read_word(v, found.read)});
         }
-        if (writes) /* all kinds leave the same */
+        if (writes) /* all kinds leave the same record */
             set_records(r, count, low_bits(count) & ~(unknown | careful),
                         (struct record){v->new_write, 0});
         for (uint64_t left = unknown | careful; left; left &= left - 1)

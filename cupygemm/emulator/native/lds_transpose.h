@@ -1,4 +1,4 @@
-/* How transposing LDS reads (CDNA4) distribute what the lanes read. */
+/* How transposing LDS reads (CDNA4) distribute the data that the lanes read. */
 #ifndef CUPYGEMM_LDS_TRANSPOSE_H
 #define CUPYGEMM_LDS_TRANSPOSE_H
 
@@ -11,7 +11,7 @@ static inline uint32_t take_bits(const uint32_t *words, int first, int bits) {
 }
 
 /* Each 16 consecutive lanes read a tile of 16 columns, its rows one after another: n elements of
- * 64 (or 96) bits from each lane, so 16/n lanes to a row. Lane l gets column l%16, row 0 lowest.
+ * 64 (or 96) bits from each lane, so 16/n lanes per row. Lane l receives column l%16, row 0 lowest.
  * CDNA4; the b16 layout as ROCm's rocjitsu states it (ROCm/rocm-systems, pull request 10175):
  * element n of lane l is element l%4 of lane 16(l/16) + (l/4)%4 + 4n. The narrower types follow
  * the same rule with their own n. */

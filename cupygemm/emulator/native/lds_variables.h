@@ -42,7 +42,7 @@ static inline struct named_access most_accessed(const struct machine *m, uint64_
     return found;
 }
 
-/* One of two accesses of an instruction may be to another variable, with all its lanes. */
+/* Check an access; one of an instruction's two may be to another variable, with all its lanes. */
 static inline int check_variable(struct machine *m, const struct operation *op,
                                  const struct named_access *named, uint64_t exec,
                                  const uint32_t *address) {

@@ -4,10 +4,10 @@
 
 #include "addresses.h"
 
-/* No access is wider than a line, so each lane touches two at most. */
+/* No access is wider than a line, so each lane touches at most two. */
 enum { MAX_LINES = 2 * LANES };
 
-/* How many lanes there are, if they are the first ones and access equally many bytes, one after
+/* The number of active lanes, if they are the first ones and access equally many bytes, one after
  * another; else 0. */
 static inline int lanes_in_order(const struct access *a, uint64_t lanes) {
     int count = __builtin_popcountll(lanes);
@@ -20,7 +20,8 @@ static inline int lanes_in_order(const struct access *a, uint64_t lanes) {
     return different ? 0 : count;
 }
 
-/* Collect the distinct lines of 2**shift bytes, 16 or more, in ascending order; return how many. */
+/* Collect the distinct lines of 2**shift bytes, 16 or more, in ascending order; return their
+ * number. */
 static inline int64_t collect_lines(const struct access *a, uint64_t lanes, int shift,
                                     uint64_t lines[MAX_LINES]) {
     int n = 0, in_order = lanes_in_order(a, lanes);
