@@ -13,7 +13,7 @@
 #include "turns.h"
 
 enum { RUN_LENGTH = 256, CHUNK = 32 };
-enum { WORTH_SHARING = 80000 }; /* nanoseconds from which on helpers save more than they cost */
+enum { WORTH_SHARING = 80000 }; /* nanoseconds from which helpers save more than they cost */
 
 void mfma_run(const void *op, uint32_t *vgpr, int64_t stride, const int64_t *waves, int64_t begin,
               int64_t end);
@@ -71,7 +71,7 @@ static void execute_chunk(void *context, int64_t number) {
     }
 }
 
-/* Execute what has been collected, on several cores if it is much. */
+/* Execute the collected instructions, on several cores if it is worthwhile. */
 static void flush(const struct loop *l, struct run *r) {
     if (!r->length)
         return;
@@ -93,7 +93,7 @@ static void flush(const struct loop *l, struct run *r) {
 
 enum { MOST_PARTS = 64 };
 
-/* An LDS instruction that several cores execute: a part is some workgroups. */
+/* An LDS instruction that several cores execute; each part is some workgroups. */
 struct shared_access {
     const struct instruction *instruction;
     struct waves group;
@@ -113,7 +113,7 @@ static void access_part(void *context, int64_t number) {
     s->codes[number] = run_memory(&s->machines[number], s->instruction, part);
 }
 
-/* Split the group between workgroups; returns the number of parts. */
+/* Split the group at workgroup boundaries; returns the number of parts. */
 static int64_t split(const struct machine *m, struct shared_access *s) {
     int64_t wanted = 4 * num_threads() < MOST_PARTS ? 4 * num_threads() : MOST_PARTS, parts = 0;
     s->bounds[0] = 0;
@@ -129,7 +129,7 @@ static int64_t split(const struct machine *m, struct shared_access *s) {
     return parts;
 }
 
-/* Keep the waves that remain when parts have stopped. The first of them has the fault. */
+/* Keep the waves that remain when parts have stopped. The first of these waves has the fault. */
 static void keep_remaining(struct loop *l, const struct shared_access *s, int64_t parts) {
     int64_t left = 0;
     for (int64_t k = 0; k < parts; k++) {
@@ -153,7 +153,7 @@ static int share_lds(struct loop *l, const struct instruction *i) {
         memset(m->undefined_address, 0, (size_t)m->num_waves * sizeof *m->undefined_address);
     for (int64_t k = 0; k < parts; k++) {
         s.machines[k] = *m;
-        s.machines[k].num_undefined = 1; /* what it would clear first is clear */
+        s.machines[k].num_undefined = 1; /* its first action would be to clear it */
     }
     share(access_part, &s, parts);
     int code = OK;
@@ -190,7 +190,7 @@ static bool is_taken(const struct machine *m, int condition, int64_t wave) {
     }
 }
 
-/* Set `pc`; where the waves disagree, set theirs and stop the group. */
+/* Set `pc`; if the waves disagree, set the pc of each wave and stop the group. */
 static void branch(struct loop *l, const struct instruction *i) {
     struct waves group = group_waves(l);
     int64_t taken = group.count;
@@ -271,7 +271,7 @@ static bool is_collected(const struct instruction *i) {
     return i->action == ALU || i->action == MATRIX;
 }
 
-/* Whether Python has found something at a memory instruction, and knows what to ignore there. */
+/* Whether a memory instruction has a finding, so that Python knows what to ignore there. */
 static bool is_listed(const struct loop *l, const struct instruction *i) {
     for (int64_t k = 0; k < l->num_listed; k++)
         if (l->listed[k] == i->pc)
@@ -279,14 +279,14 @@ static bool is_listed(const struct loop *l, const struct instruction *i) {
     return false;
 }
 
-/* Look for hazards of an instruction; returns false if Python must look at it. */
+/* Look for hazards of an instruction; returns false if Python must examine it. */
 static bool may_go_on(struct loop *l, const struct instruction *i, struct run *collected) {
     if (i->looked_at >= IF_ZERO)
         flush(l, collected); /* whose results say what is divided by */
     enum hazard found = hazard(l, i);
     if (found != UNDEFINED_BITS || !i->second_run)
         return found == NO_HAZARD;
-    flush(l, collected); /* whose results the second run may read */
+    flush(l, collected); /* the second run may read their results */
     return run_again(l, i);
 }
 
@@ -357,7 +357,7 @@ int run_batch(struct loop *l) {
     }
 }
 
-/* Run this batch, and those that follow it, until Python is needed; returns the event. */
+/* Run this batch and the ones after it, until Python is needed; returns the event. */
 int run_loop(struct loop *l) {
     for (;;) {
         struct following *f = l->following;

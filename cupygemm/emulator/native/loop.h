@@ -35,7 +35,7 @@ enum counter { NO_COUNTER, VM_COUNTER, LDS_COUNTER, SCALAR_COUNTER, FLAT_COUNTER
 enum event {
     DONE,        /* every wave has ended */
     NEEDS_GROUP, /* Python's scheduler chooses the waves */
-    NOT_DECODED, /* nothing is known of the instruction at `pc` */
+    NOT_DECODED, /* the instruction at `pc` has not been decoded */
     STEP,        /* Python executes the instruction at `pc` */
     FAULT,       /* the memory instruction at `pc` stopped with `code` */
     UNDEFINED,   /* the load at `pc` found undefined bytes */
@@ -54,16 +54,16 @@ struct instruction {
     void *function;              /* of an ALU or memory instruction */
     const void *operation;       /* its operands */
     int32_t action, condition, counter;
-    int32_t slot;                   /* of the scoreboard, for a load; -1 for none */
+    int32_t slot;                   /* in the scoreboard, for a load; else -1 */
     int32_t index;                  /* in `counts` */
-    int32_t cost;                   /* about how many nanoseconds a wave takes */
-    uint32_t mode_mask, mode_value; /* the function is right where MODE & mask is value */
+    int32_t cost;                   /* nanoseconds that a wave takes, roughly */
+    uint32_t mode_mask, mode_value; /* the function is valid where MODE & mask is value */
     uint32_t wait;                  /* operand of s_waitcnt */
-    int32_t looked_at;              /* although no register is undefined: enum looked_at */
+    int32_t looked_at;              /* when to examine it although no register is undefined */
     int32_t counts_lanes;           /* a profile counts the lanes that execute it */
     const uint64_t *phases;         /* masks of lanes that LDS serves together, for a profile */
     int64_t num_phases;
-    const struct second_run *second_run; /* on undefined bits, NULL: in Python */
+    const struct second_run *second_run; /* run on undefined bits, NULL: in Python */
     uint64_t vector_reads[VECTOR_WORDS], vector_writes[VECTOR_WORDS];
     uint64_t scalar_reads[SCALAR_WORDS], scalar_writes[SCALAR_WORDS]; /* bit 128 is SCC */
 };
@@ -75,7 +75,7 @@ struct turns;
 struct loop {
     struct machine *machine;
     struct recorder *recorder;    /* NULL: no profile */
-    struct instruction **program; /* by pc / 4; NULL for what has not been decoded */
+    struct instruction **program; /* by pc / 4; NULL: not decoded */
     int64_t program_words;
     int64_t *counts; /* waves that executed each instruction */
     int64_t num_counts;
@@ -92,7 +92,7 @@ struct loop {
     int64_t num_outstanding;
     uint8_t *unwritten; /* (512, num_waves): see marks.py */
     int64_t checks;     /* count what the waves issue and wait for */
-    int64_t hazards;    /* and look for what they do not wait for */
+    int64_t hazards;    /* and look for missing waits */
     uint64_t pending_vector[VECTOR_WORDS], pending_scalar[SCALAR_WORDS];
     uint64_t suspect_vector[VECTOR_WORDS], suspect_scalar[SCALAR_WORDS], marked[VECTOR_WORDS];
 
@@ -105,12 +105,12 @@ struct loop {
     int32_t *barrier_epoch; /* (workgroups,) */
     int64_t *others;        /* sorted program counters of runnable waves outside the group */
     int64_t num_others, ahead;
-    int64_t lockstep; /* the loop chooses the groups */
-    int64_t shared;   /* waves that spin yield to others: in every order but a random one */
-    int64_t cluster, cluster_waves; /* that runs, and how many waves it has */
+    int64_t lockstep;               /* the loop chooses the groups */
+    int64_t shared;                 /* waves that spin yield: in every order but a random one */
+    int64_t cluster, cluster_waves; /* the running one, and its waves */
     int64_t turn, fair, contended, fair_steps, patience, spent, limit, quantum;
     int64_t leader;
-    int64_t work; /* wave-instructions until Python's scheduler chooses a group, and looks around */
+    int64_t work; /* wave-instructions until Python's scheduler chooses a group and looks around */
 
     /* the group */
     int64_t *ids;       /* its waves, ascending */
@@ -120,11 +120,11 @@ struct loop {
     int64_t num_listed;
     int64_t first, step, count; /* where `step` is not 0, the waves are first, first + step, ... */
     int64_t has_group, pc, mode, steps;
-    int64_t resumed;             /* Python executed an instruction: see whether the group yields */
+    int64_t resumed;             /* Python executed an instruction: the group may have to yield */
     int64_t code;                /* of the fault */
     int64_t current;             /* program counter of the latest memory instruction */
     struct following *following; /* the batches after this one, NULL: Python starts them */
-    struct turns *turns;         /* the batches beside this one, NULL: none */
+    struct turns *turns;         /* the batches that run side by side, NULL: none */
     int64_t member;              /* its number among them */
 };
 

@@ -1,8 +1,8 @@
-/* The state of a batch of waves as C sees it, and what every memory instruction needs of it.
+/* The state of a batch of waves as C sees it, and common parts of all memory instructions.
  *
  * units/memory/machine.py mirrors `struct machine`, field for field. A C function executes one
  * instruction for a list of waves, one wave after another and lane 0 first. It returns 0, or the
- * code of the fault that it stopped at, described in `struct fault`. */
+ * code of the fault at which it stopped and which `struct fault` describes. */
 #ifndef CUPYGEMM_MACHINE_H
 #define CUPYGEMM_MACHINE_H
 
@@ -17,7 +17,7 @@ enum { EXEC = 126, M0 = 124, VCC = 106, MAX_WAVES = 16, HISTORY = 256 };
 enum { GRANULE = 16, LINE = 128, RELEASES = 16 };
 enum { COARSEST = 4 };  /* shadow_shift of the largest granules of LDS */
 enum { TOGETHER = 64 }; /* granules of LDS with one record, at most */
-enum { FLAGS = 32 };    /* places in LDS that may be flags, of a workgroup */
+enum { FLAGS = 32 };    /* possible flags in LDS, per workgroup */
 
 enum fault_code {
     OK,
@@ -38,7 +38,7 @@ enum fault_code {
     TRANSPOSE_MISALIGNED,
     TRANSPOSE_PARTIAL,    /* transposing read with lanes switched off */
     LDS_LOAD_MISALIGNED,  /* direct-to-LDS load to an address that is no multiple of 4 */
-    MISALIGNED,           /* plain access, where that is asked for */
+    MISALIGNED,           /* plain access, where that is checked */
     MEMORY_UNINITIALISED, /* atomic on global memory that nothing has written */
     UNDEFINED_STORE,      /* store to global memory of what depends on such bytes or registers */
     UNDEFINED_ATOMIC,     /* the same as the operand of an atomic */
@@ -59,22 +59,22 @@ enum fault_code {
     NEEDS_FINER_SHADOW, /* not a fault: the caller refines the shadow memory and resumes */
 };
 
-/* Who touched an LDS byte, or 2 to 16 of them (a granule, see `shadow_shift`). */
+/* The last accesses to an LDS byte, or to 2 to 16 of them (a granule, see `shadow_shift`). */
 struct record {
     uint64_t write; /* the last write: operation's number in its wave, wave, how */
     uint64_t
         read; /* the reads since that write: number of the last, all readers, epoch, last reader */
 };
 
-/* The same for TOGETHER granules, where their own records are out of date: all have this write, and
- * those of a mask this read (lds_blocks.h). `write` is 0 where they are not. */
+/* The same for TOGETHER granules, whose own records are then out of date: all have this write, and
+ * those of a mask have this read (lds_blocks.h). `write` is 0 where they are up to date. */
 struct lds_block {
     uint64_t write, read, readers, first; /* the first granule; they need not be aligned */
 };
 
-/* One wave's access to 16 bytes of global memory: when, its number among the wave's vector memory
- * operations, and in 16 bits, low 8 above the wave's number in the launch and high 8 above the pc,
- * which bytes. */
+/* One wave's access to 16 bytes of global memory: the time, the number among the wave's vector
+ * memory operations, and a 16-bit mask of the bytes, of which the low 8 bits are above the wave's
+ * number in the launch and the high 8 above the pc. */
 struct site {
     uint32_t time, seq;
     uint32_t wave; /* bits 0-23 */
@@ -86,53 +86,53 @@ struct global_record {
 };
 
 /* Accesses of a wave to all granules of a line, to the same bytes of each. A site with a time
- * stands for those of all its granules, whose records are out of date there. */
+ * replaces those of all its granules, whose records are then out of date. */
 struct line_record {
     struct site write, read, other_read;
     uint32_t latest; /* time of the latest access that the granules' records have */
     uint32_t unused[3];
 };
 
-/* A store or atomic of a workgroup, and how many of its operations a wave of it had done with by
- * then, see global_order.h. The first of those with the same count. */
+/* A store or atomic of a workgroup, and the number of operations that a wave of it had completed by
+ * then, see global_order.h. The first release with that number. */
 struct release {
     uint32_t time;
     int32_t done;
 };
 
-/* The times of an earlier launch, in another stream, that nothing orders before this one. */
+/* The times of an earlier launch in another stream that is unordered with this one. */
 struct interval {
     uint32_t first, last;
 };
 
-/* A place in LDS that all active lanes of a store or an atomic have written, and how many
+/* An LDS address that all active lanes of a store or an atomic have written, and how many
  * operations of each wave are ordered before what follows a wait for it (lds_flags.h). */
 struct lds_flag {
     uint32_t address, used;                /* time of the last write, 0 if there is none */
     int32_t lds[MAX_WAVES], vm[MAX_WAVES]; /* vm: direct-to-LDS loads */
 };
 
-/* Those of a workgroup, and what each wave (first index) knows by them of the others. */
+/* The flags of a workgroup, and what each wave (first index) knows of the others through them. */
 struct lds_flags {
     uint32_t time, unused;
     int32_t lds[MAX_WAVES][MAX_WAVES], vm[MAX_WAVES][MAX_WAVES];
     struct lds_flag flag[FLAGS];
 };
 
-/* What a copy, a fill or a library call in another stream touches, unordered with this launch:
- * `run` bytes in each `pitch` from `start`. */
+/* The bytes that a copy, a fill or a library call in another stream accesses, unordered with this
+ * launch: `run` bytes in each `pitch` from `start`. */
 struct stretch {
     uint64_t start, end, pitch, run;
     int64_t writes;
 };
 
-/* The bytes of the variable in LDS that an instruction's source names; -1 if it may be any, but the
- * same in all lanes (units/lds/shared_arrays.py). */
+/* The bytes of the variable in LDS that an instruction's source names; -1 if it may be any variable
+ * that is the same in all lanes (units/lds/shared_arrays.py). */
 struct named_access {
     int64_t pc, low, high;
 };
 
-/* Where a wave issued its recent operations, for reports. */
+/* The places at which a wave issued its recent operations, for reports. */
 struct issue {
     uint32_t seq;
     uint32_t pc;
@@ -146,19 +146,19 @@ struct fault {
     int32_t other_wave;    /* within the workgroup (in global memory, the launch), -1 if none */
     int64_t other_pc;      /* -1 if unknown */
     int32_t other_seq;     /* number of the other wave's LDS operation, 0 if unknown */
-    int32_t other_by_load; /* which was a direct-to-LDS load, numbered among those of vmcnt */
+    int32_t other_by_load; /* it was a direct-to-LDS load, numbered among those of vmcnt */
     int32_t writes;        /* the access writes */
     int32_t is_atomic;
-    int32_t reg;    /* the register that holds what is undefined */
-    uint64_t lanes; /* all that do the same */
+    int32_t reg;    /* the register with undefined bits */
+    uint64_t lanes; /* all lanes with the same fault */
     int64_t other;  /* of a race between streams: the time of the other access, or minus the number
                        of its stretch, from 1; of a race between lanes: the other lane */
 };
 
-/* How many stores and atomics have changed a byte of memory, LDS or private memory in this process.
- * While it stands still, a wave whose registers repeat does so for ever (emulator/liveness). Each
- * function that writes memory for a kernel adds to it; several threads may lose counts, but none
- * leaves it unchanged. */
+/* The number of stores and atomics that have changed a byte of memory, LDS or private memory in
+ * this process. While it does not change, a wave whose registers repeat does so for ever
+ * (emulator/liveness). Each function that writes memory for a kernel adds to it; concurrent threads
+ * may lose counts, but the number always changes. */
 extern int64_t memory_changes;
 
 struct machine {
@@ -184,26 +184,26 @@ struct machine {
     struct issue *vm_history;
     struct lds_flags *flags; /* (workgroups,) NULL: no loop of the kernel waits for a flag in LDS */
     int32_t *reads; /* (workgroups, shadow_stride, waves_per_group) with flags: last read of each */
-    const int64_t *polls; /* (num_polls,) program counters of the instructions that do */
+    const int64_t *polls; /* (num_polls,) program counters of instructions that wait for flags */
     const struct named_access *named; /* (num_named,) ascending */
-    const int64_t *variables;         /* (num_variables, 2) of LDS: first byte, behind the last */
-    struct global_record *global_shadow; /* NULL: races in global memory are not looked for */
+    const int64_t *variables;         /* (num_variables, 2) of LDS: first byte, one past the last */
+    struct global_record *global_shadow; /* NULL: races in global memory are not checked */
     struct line_record *global_lines;
     const int32_t *vm_passed;
-    const uint8_t *without_write_back; /* of each dword of code: whether no write-back can follow */
+    const uint8_t *without_write_back; /* of each dword of code: no write-back can follow */
     const int64_t *pcs;                /* (num_waves,) */
     const int32_t
         *written_back;        /* (num_waves,) operations before the latest write-back of the L2 */
     uint32_t *clock;          /* vector memory operations of all launches */
     uint32_t *acquired;       /* (workgroups,) time of the latest atomic */
-    uint32_t *invalidated;    /* (workgroups,) of the latest invalidation of L1; NULL: of no use */
+    uint32_t *invalidated;    /* (workgroups,) latest invalidation of L1; NULL: not needed */
     struct release *releases; /* (num_waves, RELEASES), newest first */
     const struct interval *rivals;   /* (num_rivals,) ascending */
     const struct stretch *stretches; /* (num_stretches,) */
     uint8_t *defined;                /* a bit for each byte from global_base: it was written */
     uint32_t *undefined; /* (512, num_waves, 64) undefined bits of the vector registers, as vgpr */
     uint32_t *undefined_scalar; /* (129, num_waves) and of the scalar registers */
-    int32_t *origin;            /* (512, num_waves) where they come from, see definedness.h */
+    int32_t *origin;            /* (512, num_waves) origins of these bits, see definedness.h */
     int32_t *origin_scalar;     /* (129, num_waves) */
     uint8_t *lds_undefined;     /* undefined bits of LDS, where its records say TAINTED */
     int32_t *lds_origin;        /* (workgroups, lds_bytes / 4) */
@@ -213,9 +213,9 @@ struct machine {
         *undefined_address; /* (num_waves,) of the first lane of a load that found such bytes */
     uint8_t *scc;           /* (num_waves,) */
     uint64_t *launched;     /* (num_waves,) lanes that have a work-item */
-    uint64_t *skipped;   /* (num_waves,) those that were not at a barrier; NULL: not looked for */
-    int64_t *skipped_at; /* (num_waves,) program counter of the first such barrier */
-    int64_t row_dwords;  /* from a vector register to the next, of one wave */
+    uint64_t *skipped;      /* (num_waves,) lanes that skipped a barrier; NULL: not checked */
+    int64_t *skipped_at;    /* (num_waves,) program counter of the first such barrier */
+    int64_t row_dwords;     /* from a vector register to the next, of one wave */
     int64_t num_waves;
     int64_t num_ranges;
     int64_t lds_bytes;
@@ -227,12 +227,12 @@ struct machine {
     uint64_t private_aperture;
     int64_t bank_shift; /* log2 of the LDS banks */
     int64_t needed_shift;
-    uint64_t global_base, global_end; /* what the shadow of global memory covers */
+    uint64_t global_base, global_end; /* the range that the shadow of global memory covers */
     uint64_t arguments, arguments_bytes;
     int64_t num_groups; /* workgroups of the batch */
     int64_t waves_per_group;
     int64_t first_wave;   /* of the batch, within the launch */
-    int64_t launch_start; /* the clock then */
+    int64_t launch_start; /* the clock at the start of the launch */
     int64_t num_rivals, num_stretches;
     int64_t num_polls, num_named, num_variables, num_without_write_back;
     int64_t communicates;  /* workgroups may wait for each other, by atomics or past the caches */
@@ -240,7 +240,7 @@ struct machine {
     int64_t num_undefined; /* lanes whose load found undefined bytes */
     int64_t strict_alignment; /* plain accesses must be aligned to their size */
     int64_t tainted;          /* a register that the instruction reads has undefined bits */
-    int64_t mode;             /* MODE of the waves that execute */
+    int64_t mode;             /* MODE of the executing waves */
     int64_t num_skipped;      /* 0: no lane has skipped a barrier */
     uint64_t ignored;         /* bits of the fault codes that are not raised */
     struct fault fault;
@@ -287,12 +287,12 @@ static inline uint64_t scalar64(const struct machine *m, int64_t reg, int64_t wa
 
 static inline uint64_t low_bits(int n) { return n >= 64 ? ~0ull : (1ull << n) - 1; }
 
-/* What an address must be a multiple of to be aligned to an access of `bytes` bytes. */
+/* The alignment of an access of `bytes` bytes. */
 static inline uint64_t alignment_of(int bytes) { return bytes == 12 ? 4 : (uint64_t)bytes; }
 
 static inline bool ignores(const struct machine *m, int code) { return m->ignored >> code & 1; }
 
-/* for each lane of a mask: for (uint64_t m = mask; m; m &= m - 1) with lane = first_lane(m) */
+/* The first lane of a mask: for (uint64_t m = mask; m; m &= m - 1) visits each lane. */
 static inline int first_lane(uint64_t mask) { return __builtin_ctzll(mask); }
 
 /* Describe a fault and return its code, or return OK if it is ignored. */
@@ -312,7 +312,7 @@ static inline int raise(struct machine *m, int code, int lane, uint64_t address,
     return code;
 }
 
-/* The same for one lane after another: the first is described, the others are counted in. */
+/* The same for further lanes: the first is described, the others are counted. */
 static inline int raise_more(struct machine *m, int before, int code, int lane, uint64_t address,
                              int bytes, bool writes) {
     if (!before || ignores(m, code))
@@ -321,7 +321,7 @@ static inline int raise_more(struct machine *m, int before, int code, int lane, 
     return before;
 }
 
-/* The same where each lane's check has described its own fault in m->fault; `first` keeps the one
+/* The same if each lane's check has described its own fault in m->fault; `first` keeps the one
  * that is reported. */
 static inline int collect(struct machine *m, int before, int code, int lane, struct fault *first) {
     if (!before && !code)
@@ -330,12 +330,13 @@ static inline int collect(struct machine *m, int before, int code, int lane, str
         *first = m->fault;
     else if (code == before)
         first->lanes |= 1ull << lane;
-    m->fault = *first; /* a check that finds nothing wrong in the end may have written it */
+    m->fault = *first; /* a check without a fault in the end may have written it */
     return before ? before : code;
 }
 
-/* The range of allocations that may contain an address: the last that starts at it or below. Most
- * accesses are to the range of the one before, which threads may overwrite for each other. */
+/* Find the range of allocations that may contain an address: the last that starts at or below it.
+ * Most accesses are to the same range as the previous one, which threads may overwrite for each
+ * other. */
 static inline int64_t find_range(const struct machine *m, uint64_t address) {
     static int64_t latest;
     int64_t low = __atomic_load_n(&latest, __ATOMIC_RELAXED), high = m->num_ranges;
@@ -360,8 +361,8 @@ static inline bool inside(const struct machine *m, uint64_t first, uint64_t byte
     return range >= 0 && first < m->ends[range] && bytes <= m->ends[range] - first;
 }
 
-/* Check that `bytes[lane]` bytes at `address[lane]` lie in one allocation, for the lanes of `exec`.
- * Nearly always all lanes share one, so the extremes are looked up first. */
+/* Check that `bytes[lane]` bytes at `address[lane]` are in one allocation, for the lanes of `exec`.
+ * Nearly always all lanes share one, so the lowest and the highest address are looked up first. */
 static inline int check_global(struct machine *m, uint64_t exec, const uint64_t *address,
                                const uint8_t *bytes, bool writes) {
     uint64_t low = ~0ull, high = 0;

@@ -114,7 +114,7 @@ static uint64_t outside_allocations(const struct machine *m, uint64_t lanes,
     return outside;
 }
 
-/* Whether all lanes access whole operands in one allocation: as nearly always. */
+/* Whether all lanes access whole operands in one allocation: the usual case. */
 static bool are_inside(const struct machine *m, const struct operation *op, uint64_t lanes,
                        const struct access *a) {
     uint64_t low = ~0ull, high = 0;
@@ -151,9 +151,9 @@ static int resolve_pointers(struct machine *m, const struct operation *op, int64
 
 /* -- direct-to-LDS loads ----------------------------------------------------------------------- */
 
-/* The lanes' dwords land contiguously, lane by lane, from M0 plus the instruction's offset; lanes
- * that are switched off leave a gap, and lanes out of a buffer's bounds write zero (as AMD's
- * authors of Triton state it for CDNA4: triton-lang/triton, pull request 11435). */
+/* The lanes' dwords are stored contiguously, lane by lane, from M0 plus the instruction's offset;
+ * lanes that are switched off leave a gap, and lanes out of a buffer's bounds write zero (stated
+ * for CDNA4 by AMD's authors of Triton: triton-lang/triton, pull request 11435). */
 static int load_to_lds(struct machine *m, const struct operation *op, int64_t wave,
                        const struct access *a, uint32_t pc) {
     uint32_t base = (scalar(m, M0, wave) & op->m0_mask) + (uint32_t)op->offset;
@@ -211,7 +211,7 @@ static int find_update(struct machine *m, const struct operation *op, int64_t wa
     return a->partial || ignores(m, LANE_RACE) ? OK : find_lost_update(m, op, &s, op->data);
 }
 
-/* Look for faults, and find the pointers. Nothing changes but the records of who accessed what, so
+/* Look for faults, and find the pointers. Only the access records change, so
  * that a wave with a fault can be executed again. */
 static int check(struct machine *m, const struct operation *op, int64_t wave, struct access *a,
                  uint32_t pc) {
@@ -230,7 +230,7 @@ static int check(struct machine *m, const struct operation *op, int64_t wave, st
     return code;
 }
 
-/* Look for lanes that have stored to one place. Private memory is each lane's own. */
+/* Look for lanes that have stored to one address. Private memory is each lane's own. */
 static int find_lane_race(struct machine *m, const struct operation *op, int64_t wave,
                           const struct access *a) {
     struct stored s = {vector_row(m, op->data, wave), (size_t)m->row_dwords,
@@ -278,7 +278,7 @@ static int move(struct machine *m, const struct operation *op, int64_t wave, str
     return OK;
 }
 
-/* Whether adjacent lanes load or store a dword each, and nothing about it is unusual. */
+/* Whether adjacent lanes load or store a dword each, and no special case applies. */
 static bool is_plain_stretch(const struct machine *m, const struct operation *op,
                              const struct access *a) {
     bool plain = op->format == DWORDS && op->dwords == 1 && (op->kind == LOAD || op->kind == STORE);

@@ -1,7 +1,7 @@
 /* Matrix instructions (MFMA, SMFMAC) of many waves.
  *
  * One call executes one instruction for a range of waves, reading and writing the vector register
- * file in place: EXEC does not matter to them. Per wave: decode A and B (mfma_operands.h), copy C
+ * file in place; EXEC is ignored. Per wave: decode A and B (mfma_operands.h), copy C
  * to an accumulator laid out as the registers of D, run a tile function (mfma_tiles.h) on each 16
  * neighbouring lanes of it, which are 16 columns of one row, and store it. A dense product of
  * moderate numbers adds to the registers themselves, two rows at a time (mfma_numbers.h).
@@ -45,8 +45,8 @@ static int max_exponent(const operand *x, int k) {
     return largest;
 }
 
-/* Decode operands of a fused product as numbers; returns whether that is possible: all products
- * but 0 are float32 numbers, and so is 2^(24 - the largest exponent of a group). */
+/* Decode operands of a fused product as numbers. Returns whether this is possible: all nonzero
+ * products are float32 numbers, and so is 2^(24 - the largest exponent of a group). */
 static int decode_numbers(const mfma_op *op, const wave_registers *file, const placement *a,
                           const placement *b, workspace *w) {
     if (op->scale_a >= 0 || op->m == 4)
@@ -71,7 +71,7 @@ static int is_identity(const uint8_t lane[LANES]) {
     return !differ;
 }
 
-/* Decode A and B of the operation and note how in the tile. */
+/* Decode A and B of the operation and record in the tile how. */
 static void decode(const mfma_op *op, const wave_registers *file, int a_k, workspace *w, tile *t) {
     static const enum decoding HOW[] = {
         [FUSED] = AS_SPLIT, [FUSED_FP8] = AS_SPLIT, [PAIRWISE] = AS_FLUSHED,
@@ -108,8 +108,8 @@ static void decode(const mfma_op *op, const wave_registers *file, int a_k, works
     }
 }
 
-/* Which row of B each stored element of a row of A meets. A sparse A stores 2 of every 4 elements,
- * and 2 bits for each say which. */
+/* Find the row of B that each stored element of a row of A meets. A sparse A stores 2 of every 4
+ * elements, with 2 bits each for the position. */
 static void find_rows(const mfma_op *op, const wave_registers *file, int a_k, workspace *w) {
     if (op->index_reg < 0) {
         for (int k = 0; k < a_k; k++)
@@ -181,7 +181,7 @@ static void f64_wave(const mfma_op *op, tile *t, workspace *w) {
     }
 }
 
-/* Run a dense fused product of numbers on the registers themselves. */
+/* Run a dense fused product of numbers directly on the registers. */
 static void numbers_wave(const mfma_op *op, const wave_registers *file, tile *t, workspace *w) {
     if (op->c_reg != op->d_reg) {
         load_c(op, file, w);
@@ -222,7 +222,7 @@ static void run_wave(const mfma_op *op, const wave_registers *file, workspace *w
     if (op->arithmetic == FMA_F64) {
         f64_wave(op, &t, w);
     } else {
-        const int sparse = op->arithmetic == FUSED && t.numbers; /* dense ones have been executed */
+        const int sparse = op->arithmetic == FUSED && t.numbers; /* dense ones are done */
         const tile_function run = sparse ? fused_numbers_tile : TILES[op->arithmetic][by_lane];
         /* Registers of D: 4 rows of a block, the next 4 rows in higher lanes if there are any. */
         const int columns = by_lane ? 4 * op->blocks : op->n, blocks = by_lane ? 1 : op->blocks;
@@ -259,5 +259,5 @@ void mfma_run(const mfma_op *op, uint32_t *vgpr, int64_t stride, const int64_t *
     }
 }
 
-/* For Python to see that its mirror of the record has the same size. */
+/* Lets Python verify that its mirror of the record has the same size. */
 int64_t mfma_op_size(void) { return sizeof(mfma_op); }

@@ -1,7 +1,7 @@
-/* Fused dot products whose operands are all moderate numbers: nearly every product of a program.
+/* Fused dot products whose operands are all moderate numbers: nearly all products of a program.
  *
- * All products but 0 are then float32 numbers of exponents from LOWEST_PRODUCT on, and what the
- * hardware sums fits in 32-bit integers. `mfma_tiles.h` has the same sum for any operands. */
+ * All nonzero products are then float32 numbers with exponents from LOWEST_PRODUCT on, and the
+ * hardware's sums fit in 32-bit integers. `mfma_tiles.h` has the same sum for any operands. */
 #ifndef CUPYGEMM_MFMA_NUMBERS_H
 #define CUPYGEMM_MFMA_NUMBERS_H
 
@@ -9,13 +9,13 @@
 
 /* ---- Operands ---- */
 
-/* Whether an operand is bf16, 16 or more rows of which neighbouring lanes hold in order. */
+/* Whether an operand is bf16 with 16 or more rows, which neighbouring lanes hold in order. */
 static inline int is_plain_bf16(const placement *p, int truncate) {
     return p->format->bits == 16 && p->format->bias == 127 && p->per_lane % 2 == 0 &&
            p->rows % COLUMNS == 0 && !p->chunked && !p->lane && !truncate;
 }
 
-/* Note 16 bf16 numbers, given as float32, and their exponents at place `at`. */
+/* Store 16 bf16 numbers, given as float32, and their exponents at index `at`. */
 ALWAYS_INLINE void note_numbers(operand *into, size_t at, ints bits, ints *low, ints *high) {
     const ints exponent = __builtin_elementwise_max(bits >> 23 & 0xFF, 1 - (ints){0}) - 127;
     const ints is_zero = bits << 1 == 0;
@@ -25,7 +25,7 @@ ALWAYS_INLINE void note_numbers(operand *into, size_t at, ints bits, ints *low, 
     *high = __builtin_elementwise_max(*high, exponent);
 }
 
-/* What decode_operand and find_extremes do with such an operand, in one pass. */
+/* The work of decode_operand and find_extremes on such an operand, in one pass. */
 WIDE static void decode_bf16(const wave_registers *file, const placement *p, operand *into) {
     const ints none = {0};
     ints low = INT32_MAX - none, high = INT32_MIN - none;
@@ -48,10 +48,10 @@ WIDE static void decode_bf16(const wave_registers *file, const placement *p, ope
 
 /* ---- Sums ---- */
 
-/* Add in integers what `add_c` adds. Sum and C are added in units of 2^(top - 24), in which C is
- * cut off downwards. Where C exceeds the products by more than 5 powers of two, units are larger by
- * `shift`: of the sum, what lies 31 bits below C is cut off downwards, and the lowest bit of the
- * rest then stands for all bits that the units are too large for. */
+/* Add in integers, as `add_c` does. Sum and C are added in units of 2^(top - 24), to which C is
+ * rounded down. If C exceeds the products by more than 5 powers of two, the units are larger by
+ * `shift`: bits of the sum that are 31 below C are dropped (rounding down), and the lowest
+ * remaining bit then also stands for all bits that are too small for the units. */
 ALWAYS_INLINE floats add_in_units(ints total, ints top, ints c_exponent, floats c) {
     const ints none = {0}, above = c_exponent - top;
     ints unit = top - 24;
@@ -63,7 +63,7 @@ ALWAYS_INLINE floats add_in_units(ints total, ints top, ints c_exponent, floats 
         total = whole | (((whole << kept) != cut) & 1);
         unit += shift;
     }
-    /* A C far below the units may be taken for a larger one: it is cut off, either way. */
+    /* A C far below the units may be treated as a larger one: it is rounded down in both cases. */
     const ints power = __builtin_elementwise_max(-unit, -36 - c_exponent);
     const floats addend = c * (floats)((power + 127) << 23);
     total += __builtin_convertvector(__builtin_elementwise_floor(addend), ints);
@@ -96,7 +96,7 @@ ALWAYS_INLINE floats add_number_c(ints sum, ints top, floats c) {
     return c_copy;
 }
 
-/* `group` products from element k on of one row: their sum, and their largest exponent. */
+/* The sum of `group` products of one row from element k on, and their largest exponent. */
 ALWAYS_INLINE ints sum_of_group(const float *a, const int32_t *a_exponent, size_t pitch, int group,
                                 const floats *b, const ints *b_exponent, ints *top) {
     floats product[8];

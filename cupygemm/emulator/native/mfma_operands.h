@@ -1,5 +1,5 @@
-/* The operands of one matrix instruction: from vector registers of a wave to arrays indexed by
- * matrix coordinates, and the record that Python passes to mfma.c.
+/* The operands of one matrix instruction: converted from vector registers of a wave to arrays
+ * indexed by matrix coordinates, and the record that Python passes to mfma.c.
  *
  * A lane holds elements of one row of A (one column of B), packed from the lowest bit of its first
  * register. With M rows and B blocks, lane l holds row l % M of block l / M % B, and its element e
@@ -19,17 +19,17 @@
 
 enum { LANES = 64, MAX_ELEMENTS = 2048, MAX_K = 128, MAX_ROWS = 32 };
 
-/* How Inf and NaN are encoded: as in `Format.special` of formats.py. */
+/* The encoding of Inf and NaN, as in `Format.special` of formats.py. */
 enum { SPECIAL_IEEE, SPECIAL_FN, SPECIAL_FNUZ, SPECIAL_NONE };
 
-/* A number format of A or B; of an integer one only `bits` counts. */
+/* A number format of A or B; for an integer one only `bits` is used. */
 typedef struct {
     int32_t bits, mantissa_bits, bias, special;
 } mfma_format;
 
 enum arithmetic {
     FUSED,     /* one aligned sum of `group` products and C */
-    FUSED_FP8, /* the same of 16 products, even and odd ones apart */
+    FUSED_FP8, /* the same for 16 products, even and odd ones separately */
     PAIRWISE,  /* float32 sums in a tree of `group`, subnormals flushed */
     FMA_F32,   /* one fused multiply-add after another */
     FMA_F64,
@@ -54,10 +54,9 @@ typedef struct {
     uint8_t b_lane[LANES];          /* lane whose B lane l uses (BLGP) */
 } mfma_op;
 
-/* One decoded operand, k-major with `pitch` rows or columns per k. Which arrays hold it depends on
- * the arithmetic: number and exponent of a fused operand of moderate exponents, significand and
- * exponent of any other, and its value too if there is an Inf or NaN. The number alone has a
- * float32, the exponent an integer, the value a float64. */
+/* One decoded operand, k-major with `pitch` rows or columns per k. The arithmetic determines which
+ * arrays are used: number and exponent for a fused operand of moderate exponents, significand and
+ * exponent for any other, and also the value if there is an Inf or NaN. */
 typedef struct {
     union {
         _Alignas(64) float number[MAX_ELEMENTS];
@@ -121,8 +120,8 @@ static inline int split(const uint32_t codes[LANES], const mfma_format *f, float
     return special != 0;
 }
 
-/* The numbers themselves, and their exponents as `split` has them. Inf and NaN come out wrong, and
- * so does a number below 2^-126, whose exponent tells. */
+/* The numbers themselves, and their exponents as in `split`. Inf and NaN are wrong, and
+ * so is a number below 2^-126, which its exponent reveals. */
 static inline int numbers_of(const uint32_t codes[LANES], const mfma_format *f, float *number,
                              int32_t *exponent) {
     uint32_t special = 0;
@@ -163,7 +162,7 @@ static inline double value_of(uint32_t code, const mfma_format *f) {
     return code & sign ? -value : value;
 }
 
-/* Where one operand lies and how it is packed. */
+/* The registers of one operand and how it is packed. */
 typedef struct {
     const mfma_format *format;
     int reg, rows, per_lane, chunked;

@@ -4,9 +4,9 @@
  * over the 16 columns are written plainly, on local arrays, for the compiler to vectorise.
  *
  * After MMA-Sim (Xie et al., arXiv 2511.10909; github.com/microsoft/MMA-Sim), which matches the
- * hardware of CDNA1 to CDNA3 bit for bit. Nothing equal is published for CDNA4: its instructions
- * take CDNA3's scheme with CDNA3's group sizes, which is an assumption. Assumed too: a NaN result
- * is 0x7FC00000, an int32 sum wraps around, a block scale adds to its elements' exponents, and a
+ * hardware of CDNA1 to CDNA3 bit for bit. Nothing comparable is published for CDNA4: its
+ * instructions use CDNA3's scheme with CDNA3's group sizes, which is an assumption. It is also
+ * assumed that a NaN result
  * sparse product groups the stored elements.
  */
 #ifndef CUPYGEMM_MFMA_TILES_H
@@ -21,7 +21,7 @@ typedef union {
     int32_t i[COLUMNS];
 } vector32;
 
-/* What one tile function multiplies: K elements of A, for one row or for 16 rows, by K rows of 16
+/* The operands of one tile function: K elements of A, for one row or for 16 rows, and K rows of 16
  * columns of B. */
 typedef struct {
     const operand *a, *b;
@@ -59,7 +59,7 @@ static inline float quiet(float x) { return x == x ? x : f32_of(0x7FC00000u); }
 /* The least exponent of a product of numbers: the powers of two that scale sums are normal. */
 enum { LOWEST_PRODUCT = -100 };
 
-/* 16 columns; a processor with shorter vectors takes several. */
+/* 16 columns; a processor with shorter vectors uses several. */
 typedef float floats __attribute__((vector_size(64)));
 typedef float some_floats __attribute__((vector_size(32)));
 typedef int32_t some_ints __attribute__((vector_size(32)));
@@ -89,7 +89,7 @@ ALWAYS_INLINE void take_ints(const int32_t *from, int by_lane, ints *into) {
         *into = *from - (ints){0};
 }
 
-/* The sum of products that are numbers, cut off one by one, in units of 2^(top - 24). Where the
+/* The sum of products that are numbers, truncated one by one, in units of 2^(top - 24). If the
  * scale is too large, all products are 0. */
 ALWAYS_INLINE ints sum_of_numbers(const floats *product, ints top, int count) {
     const ints scale = __builtin_elementwise_min(127 + 24 - top, 254 - (ints){0});
@@ -100,9 +100,9 @@ ALWAYS_INLINE ints sum_of_numbers(const floats *product, ints top, int count) {
     return total;
 }
 
-/* Sum `count` products aligned to the largest of their exponents, each cut off (towards zero) below
- * 24 fraction bits: sum in units of 2^(top - 24). The significands' product is exact in float32, as
- * is that of numbers. */
+/* Sum `count` products aligned to the largest of their exponents, each truncated (towards zero)
+ * below 24 fraction bits: sum in units of 2^(top - 24). The significands' product is exact in
+ * float32, as is that of numbers. */
 ALWAYS_INLINE void aligned_sum(const tile *t, int a_lane, int numbers, int first, int step,
                                int count, ints *sum, ints *top) {
     const float *a = t->a->significand + t->a_offset, *b = t->b->significand + t->b_offset;
@@ -138,8 +138,8 @@ ALWAYS_INLINE void widen(const ints *from, int half, some_longs *into) {
     *into = __builtin_convertvector(part, some_longs);
 }
 
-/* Add C and round to nearest even. The sum keeps 31 fraction bits and C 24, both cut off downwards,
- * relative to the larger exponent. With 8-bit inputs a C that lies wholly below counts as zero. */
+/* Add C and round to nearest even. The sum keeps 31 fraction bits and C 24, both rounded down,
+ * relative to the larger exponent. With 8-bit inputs, a C that is wholly below counts as zero. */
 ALWAYS_INLINE void add_c(const ints *sum, const ints *top, int fp8, floats *c) {
     const ints field = (ints)*c >> 23 & 0xFF;
     const ints c_exponent = __builtin_elementwise_max(field, 1 - (ints){0}) - 127;
@@ -166,7 +166,7 @@ ALWAYS_INLINE void add_c(const ints *sum, const ints *top, int fp8, floats *c) {
         narrow = __builtin_convertvector((s + d) * (some_doubles)(inverse << 52), some_floats);
         memcpy((char *)&result + half * (int)sizeof narrow, &narrow, sizeof narrow);
     }
-    /* An Inf stays, all else being finite. */
+    /* An Inf stays Inf, since everything else is finite. */
     const ints special = field == 0xFF, is_nan = special & (((ints)*c & 0x7FFFFF) != 0);
     const ints kept = (is_nan & 0x7FC00000) | (~is_nan & (ints)*c);
     *c = (floats)((special & kept) | (~special & (ints)result));
@@ -221,7 +221,7 @@ WIDE static void fused_tile(const tile *t, vector32 *c) {
 
 WIDE static void fused_tile_by_lane(const tile *t, vector32 *c) { fused(t, 1, 4, c); }
 
-/* 8-bit inputs: the 8 even and the 8 odd products of 16 are summed apart, then together. */
+/* 8-bit inputs: the 8 even and the 8 odd products of 16 are summed separately, then together. */
 ALWAYS_INLINE void fused_fp8(const tile *t, int numbers, vector32 *into) {
     floats c;
     memcpy(&c, into, sizeof c);

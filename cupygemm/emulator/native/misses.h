@@ -1,6 +1,6 @@
 /* Why a line is not in vL1D, and how evenly the lines of an instruction use its sets.
  *
- * A miss is compulsory if the CU has not asked for the line before, a capacity miss if a fully
+ * A miss is compulsory if the CU has not requested the line before, a capacity miss if a fully
  * associative cache of the same size with LRU replacement would miss too, and otherwise a conflict
  * miss: lines that share a set evict each other while other sets have room (Hill and Smith,
  * "Evaluating Associativity in CPU Caches", 1989). */
@@ -21,7 +21,7 @@ struct miss_counts {
     int64_t compulsory, capacity, conflict;
     int64_t l2_compulsory;
     int64_t sets_used, sets_possible; /* summed over the loads of waves, see `count_sets` */
-    int64_t stride, votes;            /* bytes between the lines of a wave, where they are even */
+    int64_t stride, votes;            /* bytes between the evenly spaced lines of a wave */
 };
 
 /* x % n, where n is nearly always a power of two, or larger than x. */
@@ -38,8 +38,8 @@ static inline bool first_time(uint64_t *seen, int64_t words, int64_t which, uint
     return first;
 }
 
-/* How many places come before the first that is empty or has this tag; at most `count`. Many are
- * looked at together, which vectorises. */
+/* The number of entries before the first that is empty or has this tag; at most `count`. Many are
+ * compared together, which vectorises. */
 static inline int64_t places_without(const uint64_t *recent, int64_t count, uint64_t tag) {
     enum { TOGETHER = 32 };
     int64_t place = 0;
@@ -55,8 +55,8 @@ static inline int64_t places_without(const uint64_t *recent, int64_t count, uint
     return place;
 }
 
-/* Return whether a fully associative vL1D of the CU holds the line; then it does. `first`: the CU
- * has not asked for the line before. */
+/* Return whether a fully associative vL1D of the CU holds the line, and insert it. `first`: the CU
+ * has not requested the line before. */
 static inline bool held_by_full_cache(struct miss_causes *c, int64_t cu, uint64_t line,
                                       bool first) {
     uint64_t *recent = c->recent + cu * c->lines;
@@ -82,7 +82,7 @@ static inline void count_cause(struct miss_causes *c, int64_t cu, uint64_t line,
         counts->capacity += 1;
 }
 
-/* Count the sets that the lines of a wave's load fall into, and into how many they could; and vote
+/* Count the sets that the lines of a wave's load fall into, and those that they could; and vote
  * for the distance of the lanes that begin a new line (Boyer and Moore's majority). */
 static inline void count_sets(const struct access *a, uint64_t lanes, int64_t sets, int line_shift,
                               struct miss_counts *counts) {

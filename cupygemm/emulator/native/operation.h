@@ -10,7 +10,7 @@ enum { LANES = 64 };
 enum space { GLOBAL, FLAT, SCRATCH, BUFFER, LDS };
 enum kind { LOAD, STORE, ATOMIC, LOAD_TO_LDS, TRANSPOSE, PERMUTE, BPERMUTE, SWIZZLE, APPEND };
 
-/* What a lane's data look like in memory and in its registers. */
+/* The layout of a lane's data in memory and in its registers. */
 enum format {
     DWORDS,
     U8,
@@ -26,7 +26,7 @@ enum format {
     TYPED
 };
 
-/* Where a typed access has 16-bit data: nowhere, two in a register, or in the upper half alone. */
+/* The place of 16-bit data of a typed access: none, two in a register, or the upper half alone. */
 enum d16 { NO_D16, D16_PACKED, D16_HIGH };
 
 enum atomic {
@@ -71,12 +71,12 @@ struct operation {
     int32_t pair;         /* DS: two accesses, at `offset` and `offset2` */
     int32_t element_bits; /* of a transposing read */
     int32_t add_lane;     /* DS: the address is M0 + 4 * lane */
-    int32_t coherent;     /* goes past the caches: an atomic load or store */
-    int32_t updates;      /* stores what was read there, plus something (units/memory/updates.py) */
+    int32_t coherent;     /* bypasses the caches: an atomic load or store */
+    int32_t updates;      /* stores a sum with the value read there (units/memory/updates.py) */
     int32_t channels;     /* TYPED: components in registers */
     int32_t d16;          /* TYPED: enum d16 */
-    int32_t data_format;  /* TYPED: of the element, -1 for that of the resource */
-    int32_t number;       /* TYPED: the numeric format, likewise */
+    int32_t data_format;  /* TYPED: of the element, -1: the resource's */
+    int32_t number;       /* TYPED: numeric format, likewise */
     int32_t selects;      /* TYPED: DST_SEL, 3 bits for each channel */
     int64_t offset, offset2;
     uint32_t m0_mask;     /* bits of M0 that are an LDS address */

@@ -1,9 +1,9 @@
-/* What memory instructions cost, counted from their addresses: LDS bank conflicts and cache
+/* The cost of memory instructions, counted from their addresses: LDS bank conflicts and cache
  * lines.
  *
  * LDS serves the lanes in phases (units/lds/profile.py has the tables). Within a phase each bank
- * gives one dword per cycle, and lanes that want the same dword share it, except in an atomic:
- * so a phase costs as many cycles as its busiest bank has distinct dwords, and 1 if none. */
+ * supplies one dword per cycle, and lanes that access the same dword share it, except in an atomic.
+ * So a phase costs as many cycles as its busiest bank has distinct dwords, and at least 1. */
 #include "lines.h"
 #include "shadow.h"
 #include "typed_lanes.h"
@@ -14,7 +14,7 @@ enum { MAX_BANKS = 64 };
 
 struct demand {
     int count[MAX_BANKS];
-    uint32_t dwords[MAX_BANKS][LANES]; /* a lane wants one dword of a bank at most */
+    uint32_t dwords[MAX_BANKS][LANES]; /* a lane accesses at most one dword of a bank */
 };
 
 static void want(struct demand *d, uint32_t dword, int banks, bool shared) {
@@ -59,8 +59,8 @@ struct counted {
     int64_t cycles;
 };
 
-/* Whether lanes access what they did before, moved by some dwords: the same lanes conflict then.
- * So it is in most kernels, from wave to wave. */
+/* Whether lanes access the same dwords as before, shifted by some dwords: then the same lanes
+ * conflict. In most kernels this is so from wave to wave. */
 static bool is_moved(const struct counted *before, uint64_t exec, const uint32_t *address) {
     if (!exec || exec != before->exec)
         return false;
@@ -78,7 +78,7 @@ static bool is_moved(const struct counted *before, uint64_t exec, const uint32_t
     return !different && !(high >> 31); /* far from where addresses wrap */
 }
 
-/* Return the cycles of an access; `latest` is the one before it. */
+/* Return the cycles of an access; `latest` is the previous one. */
 static int64_t access_cycles(struct counted *latest, const struct operation *op, uint64_t exec,
                              const uint32_t *address, const uint64_t *phases, int64_t num_phases,
                              int banks) {
@@ -94,9 +94,9 @@ static int64_t access_cycles(struct counted *latest, const struct operation *op,
     return latest->cycles;
 }
 
-/* Add to `totals` the wave-instructions, their cycles, and how many of these conflicts cost; put
- * the cycles of each wave into `each` if it is wanted. Call it before the instruction executes. A
- * FLAT instruction counts where some lane is in LDS. */
+/* Add to `totals` the wave-instructions, their cycles, and the cycles lost to conflicts; store
+ * the cycles of each wave in `each` if it is wanted. Call it before the instruction executes. A
+ * FLAT instruction counts if some lane is in LDS. */
 void count_conflicts(struct machine *m, const struct operation *op, const int64_t *ids,
                      int64_t first, int64_t step, int64_t count, const uint64_t *phases,
                      int64_t num_phases, int64_t *totals, int32_t *each) {
@@ -126,7 +126,7 @@ void count_conflicts(struct machine *m, const struct operation *op, const int64_
 
 /* -- cache lines ------------------------------------------------------------------------------- */
 
-/* Add to `totals` what the instruction asks of global memory: wave-instructions, lanes, bytes,
+/* Add the instruction's accesses to global memory to `totals`: wave-instructions, lanes, bytes,
  * 64-byte lines, 128-byte lines. Call it before the instruction executes. */
 void count_lines(struct machine *m, const struct operation *op, const int64_t *ids, int64_t first,
                  int64_t step, int64_t count, int64_t *totals) {

@@ -1,5 +1,5 @@
-/* Count what a profile needs while the run loop executes. Python's version is profiling/recorder.py
- * and profiling/timing/trace.py; both may take turns within a batch. */
+/* Record the counts of a profile while the run loop executes. Python's version is
+ * profiling/recorder.py and profiling/timing/trace.py; both may take turns within a batch. */
 #include "record.h"
 
 void count_conflicts(struct machine *m, const struct operation *op, const int64_t *ids,
@@ -22,7 +22,7 @@ void start_recording(struct loop *l) {
 
 bool can_record(const struct loop *l, const struct instruction *i) {
     const struct recorder *r = l->recorder;
-    /* A wave waits for operations of the program's instructions, with either counter. */
+    /* Room for the operations of the program's instructions that a wait may cover, per counter. */
     bool waits_fit = i->action != WAIT || r->num_waits + 2 * l->num_counts + 4 < r->waits_size;
     return waits_fit && r->trace_length + r->num_places <= r->trace_size;
 }
@@ -74,7 +74,7 @@ void record_lanes(const struct loop *l, const struct instruction *i, struct wave
     __atomic_fetch_add(&l->recorder->lanes[i->index], lanes, __ATOMIC_RELAXED);
 }
 
-/* The clock counts the instruction itself, which `ticks` does not yet. */
+/* The clock includes the instruction itself, which `ticks` does not yet. */
 static void remember(struct loop *l, int ring, const int32_t *issued, int64_t pc) {
     struct recorder *r = l->recorder;
     struct waves group = group_waves(l);

@@ -1,20 +1,20 @@
-/* What the run loop counts when a launch is profiled: profiling/native_recorder.py mirrors the
- * structures, and profiling/recorder.py states what is counted. */
+/* The counts of the run loop when a launch is profiled: profiling/native_recorder.py mirrors the
+ * structures, and profiling/recorder.py defines the counts. */
 #ifndef CUPYGEMM_RECORD_H
 #define CUPYGEMM_RECORD_H
 
 #include "loop.h"
 
-/* Operations remembered per wave and counter, which are vmcnt, LDS and scalar memory. */
+/* Operations recorded per wave and counter; the counters are vmcnt, LDS and scalar memory. */
 enum { RING = 64, NUM_RINGS = 3, VM_RING = 0, LDS_RING, SCALAR_RING };
 
-/* An operation that a wave issued, and its clock then. */
+/* An operation that a wave issued, and the wave's clock at that time. */
 struct issued_operation {
     int64_t pc, clock;
 };
 
-/* How often an s_waitcnt waited for an operation, for one of its two counters; or, with one of the
- * other numbers instead of the operation's program counter, what else is counted of it. */
+/* How often an s_waitcnt waited for an operation, for one of its two counters. One of the
+ * other numbers in place of the operation's program counter marks another count. */
 enum { FREE = 0, WAITING_WAVES = -1, DISTANCE = -2 };
 struct wait_count {
     int64_t wait; /* program counter times 2, 1 more for lgkmcnt, plus 2; FREE for no entry */
@@ -22,7 +22,7 @@ struct wait_count {
 };
 
 /* An instruction that a traced wave executed, with its LDS cycles or the number of its memory
- * access, -1 for neither. */
+ * access, or -1. */
 struct traced {
     int32_t wave, pc, cost;
 };
@@ -50,24 +50,24 @@ struct recorder {
     int64_t num_places, trace_length, trace_size, num_accesses;
     int64_t first_access; /* number of accesses[0] in the launch */
     int64_t left, complete;
-    int64_t ticks; /* instructions that the group has executed and its clocks lack */
+    int64_t ticks; /* instructions of the group that its clocks lack */
 };
 
-/* The group, or its place, is new. */
+/* Start recording after the group, or its place, has changed. */
 void start_recording(struct loop *l);
 
 /* Whether there is room to record an instruction. */
 bool can_record(const struct loop *l, const struct instruction *i);
 
-/* An instruction that touches registers alone. */
+/* Record an instruction that accesses registers only. */
 void record_step(struct loop *l, const struct instruction *i);
 void record_lanes(const struct loop *l, const struct instruction *i, struct waves waves);
 
-/* A memory instruction has been issued, and executes next. */
+/* Record a memory instruction that has been issued, before it executes. */
 void record_issue(struct loop *l, const struct instruction *i);
 void record_memory(struct loop *l, const struct instruction *i);
 
-/* Execute s_waitcnt and count what it waits for. */
+/* Execute s_waitcnt and count the operations that it waits for. */
 void record_wait(struct loop *l, const struct instruction *i);
 
 /* Bring the clocks of the group up to date. */

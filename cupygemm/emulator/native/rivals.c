@@ -2,8 +2,8 @@
 
 #include "global_shadow.h"
 
-/* What of `records` and `lines`, which begin at address `base`, a copy or a fill of [start, end)
- * races with, in the launches of some intervals. Returns whether there is such an access: its
+/* Find an access in `records` and `lines`, which begin at address `base`, that races with a copy or
+ * a fill of [start, end), in the launches of some intervals. Returns whether there is one: its
  * address, its time, its pc, whether it writes. */
 int find_rival(struct global_record *records, struct line_record *lines, uint64_t base,
                uint64_t start, uint64_t end, int writes, const struct interval *rivals,
@@ -28,9 +28,9 @@ int find_rival(struct global_record *records, struct line_record *lines, uint64_
     return 0;
 }
 
-/* Bytes of [start, end) that a launch, from time `first` on, has both read and written. Returns how
- * many are described, at most `capacity`, of each pair of instructions one: the address, the pcs of
- * the read and of the write, whether the read came later. */
+/* Find bytes of [start, end) that a launch, from time `first` on, has both read and written.
+ * Returns the number described, at most `capacity`, one for each pair of instructions: the address,
+ * the pcs of the read and of the write, whether the read came later. */
 int64_t find_overwritten(struct global_record *records, struct line_record *lines, uint64_t base,
                          uint64_t start, uint64_t end, uint32_t first, int64_t capacity,
                          int64_t *found) {

@@ -1,4 +1,4 @@
-/* The scalar ALU: what units/scalar/arithmetic.py states on arrays, for one wave. */
+/* The scalar ALU: the functions that units/scalar/arithmetic.py defines on arrays, for one wave. */
 #include "salu.h"
 
 /* -- two operands ------------------------------------------------------------------------------ */

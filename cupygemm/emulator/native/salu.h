@@ -4,7 +4,7 @@
  *     SCALAR2(s_add_u32, u32, u32, r = a + b, scc = a + b < a)
  *
  * defines sop_s_add_u32, which units/native/alu.py finds by its name. The type of the result is
- * u64; its low half is what a 32-bit destination receives. A comparison states SCC alone. */
+ * u64; its low half is what a 32-bit destination receives. A comparison computes SCC alone. */
 #ifndef CUPYGEMM_SALU_H
 #define CUPYGEMM_SALU_H
 
@@ -24,7 +24,7 @@ typedef void scalar_function(uint64_t *restrict result, const uint64_t *restrict
                              const uint64_t *restrict b, const uint64_t *restrict old,
                              uint8_t *restrict scc, int waves);
 
-/* What becomes of the result: the destination receives it; or EXEC receives it, and the destination
+/* The use of the result: the destination receives it; or EXEC receives it, and the destination
  * receives the old or the new EXEC. */
 enum salu_result { TO_DESTINATION, SAVES_EXEC, WRITES_EXEC };
 

@@ -5,7 +5,7 @@
 #include "lanes.h"
 #include "stored_definedness.h"
 
-/* Returns whether something is undefined. */
+/* Returns whether the load is undefined in part. */
 static bool note_scalar_load(struct machine *m, const struct operation *op, int64_t wave,
                              uint64_t address, int64_t dwords, uint32_t pc) {
     uint8_t undefined[64];
@@ -27,7 +27,7 @@ static bool note_scalar_load(struct machine *m, const struct operation *op, int6
     return true;
 }
 
-/* A scalar atomic is checked and noted as one of lane 0 of a vector instruction is. */
+/* A scalar atomic is checked and recorded like one in lane 0 of a vector instruction. */
 static int scalar_atomic(struct machine *m, const struct operation *op, int64_t wave,
                          uint64_t address, uint32_t pc) {
     struct access a;
@@ -55,7 +55,7 @@ static int scalar_atomic(struct machine *m, const struct operation *op, int64_t 
     return OK;
 }
 
-/* What a wave has loaded without any finding. Most waves load from the same place. */
+/* A load that a wave has executed without a finding. Most waves load from the same address. */
 struct loaded {
     bool found;
     uint64_t address;
@@ -67,9 +67,9 @@ static uint64_t offset_of(const struct machine *m, const struct operation *op, i
 }
 
 /* Load or store `dwords` scalar registers, or exchange them atomically. A scalar buffer is a range
- * of bytes: beyond its end loads return 0 and stores are dropped, dword by dword. An atomic that
- * reaches beyond it returns 0 and changes nothing. So does an access outside the allocations whose
- * fault is ignored. EXEC plays no part. */
+ * of bytes: loads past its end return 0 and stores there are dropped, dword by dword. An atomic
+ * that extends past it returns 0 and changes nothing. So does an access outside the allocations
+ * whose fault is ignored. EXEC is ignored. */
 static int access_scalar(struct machine *m, const struct operation *op, int64_t wave, uint32_t pc,
                          struct loaded *latest) {
     uint64_t base = scalar64(m, op->resource, wave), dwords = (uint64_t)op->dwords;
@@ -125,8 +125,8 @@ static int access_scalar(struct machine *m, const struct operation *op, int64_t 
     return OK;
 }
 
-/* How many waves from a position on load from an address. If there are several, their registers
- * follow one another. */
+/* The number of waves from a position on that load from an address. If there are several, their
+ * registers are contiguous. */
 static int64_t repeating_waves(const struct machine *m, const struct operation *op,
                                struct waves list, int64_t position, uint64_t address) {
     int64_t most = list.ids || list.step != 1 ? 1 : list.count - position, waves = 0;

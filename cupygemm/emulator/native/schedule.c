@@ -1,6 +1,6 @@
 /* Choose the waves that run next, and hold waves at barriers: schedule.py's lockstep order.
  *
- * What is no everyday case (a barrier that ended waves have skipped, a launch that does not end) is
+ * Rare cases (a barrier that ended waves have skipped, a launch that does not end) are
  * left to Python, before anything has changed. */
 #include "barrier_lanes.h"
 #include "loop.h"
@@ -95,7 +95,7 @@ static void add_other(struct loop *l, int64_t pc) {
     l->num_others++;
 }
 
-/* Note whether the waves are evenly spaced. */
+/* Record whether the waves are evenly spaced. */
 static void find_spacing(struct loop *l) {
     l->first = l->ids[0];
     l->step = l->count > 1 ? l->ids[1] - l->ids[0] : 1;
@@ -186,7 +186,7 @@ bool yields(struct loop *l) {
 
 enum { HELD, COMPLETE, SKIPPED };
 
-/* What becomes of a workgroup when the waves that `joins` marks arrive at a barrier, or end. The
+/* The state of a workgroup when the waves that `joins` marks arrive at a barrier, or end. The
  * waves of a workgroup are contiguous. */
 static int workgroup_state(const struct loop *l, int64_t workgroup, int joining, int64_t pc) {
     int64_t size = l->machine->waves_per_group, start = workgroup * size;
@@ -208,7 +208,7 @@ static int workgroup_state(const struct loop *l, int64_t workgroup, int joining,
     return COMPLETE;
 }
 
-/* Release a workgroup's waves; returns how many. */
+/* Release a workgroup's waves; returns their number. */
 static int64_t release_workgroup(struct loop *l, int64_t workgroup) {
     int64_t size = l->machine->waves_per_group, released = 0;
     for (int64_t wave = workgroup * size; wave < (workgroup + 1) * size; wave++) {
@@ -260,7 +260,7 @@ static int64_t release_complete(struct loop *l) {
     return released;
 }
 
-/* Note which lanes are at a barrier; returns false if some have skipped an earlier one. */
+/* Record the lanes at a barrier; returns false if some have skipped an earlier one. */
 static bool note_lanes(struct loop *l, int64_t pc) {
     struct waves group = group_waves(l);
     for (int64_t at = 0; at < group.count; at++)
@@ -271,7 +271,7 @@ static bool note_lanes(struct loop *l, int64_t pc) {
     return true;
 }
 
-/* Execute s_barrier; returns false if Python must. `goes_on`: the group is released at once. */
+/* Execute s_barrier; returns false if Python must. `goes_on`: the group is released immediately. */
 bool barrier(struct loop *l, const struct instruction *i, bool *goes_on) {
     struct waves group = group_waves(l);
     bool all = l->count == l->machine->num_waves;

@@ -1,9 +1,9 @@
-/* Loads in flight and undefined registers, as far as the run loop decides on them alone.
+/* Loads in flight and undefined registers, as far as the run loop can handle them alone.
  *
- * `hazard` returns what is to be done before an instruction. Python looks at it if one of its
+ * `hazard` returns what must happen before an instruction. Python examines it if one of its
  * registers waits for a load in a wave of the group. If a source has undefined bits there, or a
  * target has some to clear, it has a second run (second_run.c).
- * The first write of a register in a wave is noted here. Python's versions are scoreboard.py and
+ * The first write of a register in a wave is recorded here. Python's versions are scoreboard.py and
  * definedness/uses.py. */
 #include "loop.h"
 
@@ -47,7 +47,7 @@ static bool is_pending(const struct loop *l, const struct instruction *i) {
     return false;
 }
 
-/* Whether a group is a stretch of waves, of which arrays have stretches. */
+/* Whether a group's waves are consecutive, so that arrays are contiguous. */
 static bool follow_one_another(struct waves group) { return !group.ids && group.step == 1; }
 
 static bool any_unwritten(const struct loop *l, int64_t reg) {
@@ -70,7 +70,7 @@ static bool any_undefined(const struct loop *l, int64_t reg) {
     return any != 0;
 }
 
-/* The group writes a vector register without undefined bits. */
+/* Record that the group writes a vector register without undefined bits. */
 static void write_vector(struct loop *l, int64_t reg) {
     int64_t waves = l->machine->num_waves;
     uint8_t *row = l->unwritten + reg * waves;
@@ -101,7 +101,7 @@ static void write_scalar(struct loop *l, int64_t reg) {
         l->suspect_scalar[reg / 64] &= ~(1ull << reg % 64);
 }
 
-/* Whether an operand is undefined in the group; if none is, note what the instruction writes. */
+/* Whether an operand is undefined in the group; if none is, record the instruction's writes. */
 static bool is_undefined(struct loop *l, const struct instruction *i) {
     for (int k = 0; k < VECTOR_WORDS; k++) {
         if ((i->vector_reads[k] | i->vector_writes[k]) & l->marked[k])
@@ -197,7 +197,7 @@ static bool is_outstanding(const struct loop *l, int64_t slot) {
     return false;
 }
 
-/* Number an operation of each wave; `needs` may be NULL. The arrays have nothing in common. */
+/* Number an operation of each wave; `needs` may be NULL. The arrays do not overlap. */
 static void number_operations(int32_t *restrict issued, int32_t *restrict needs,
                               struct waves group) {
     if (!follow_one_another(group)) {
@@ -257,8 +257,8 @@ static bool all_done(const struct loop *l, int64_t slot) {
     return !pending;
 }
 
-/* Raise the counts of a wave, all but a few of whose operations are done. The arrays have nothing
- * in common; waves that follow one another vectorise. */
+/* Raise the counts of a wave to all but the latest few of its operations. The arrays do not
+ * overlap, and the loop over consecutive waves vectorises. */
 static inline void raise_waves(int32_t *restrict done, const int32_t *restrict issued, int32_t few,
                                struct waves group) {
     if (group.ids || group.step != 1) {
@@ -299,7 +299,7 @@ void wait_for(struct loop *l, uint32_t counts) {
     l->num_outstanding = left;
 }
 
-/* A wave passes a barrier. */
+/* Record that a wave passes a barrier. */
 void release_wave(struct loop *l, int64_t wave) {
     if (!l->checks)
         return;

@@ -1,8 +1,8 @@
 /* Execute an instruction on the undefined bits of its registers, before it runs on the values.
  *
  * Most instructions of the vector ALU and most accesses to memory have this second run in C.
- * Python's (definedness/uses.py) states what it means, and has those of all others. It also reports
- * an undefined value where one is used: here, the run then returns false and has changed nothing
+ * Python (definedness/uses.py) defines its meaning, and runs all other instructions. It also
+ * reports an undefined value that is used: here, the run then returns false, having changed nothing
  * that Python would not change, too. */
 #include "undefined_registers.h"
 #include "valu_rows.h"
@@ -31,7 +31,7 @@ static u64 everywhere(u64 bits) { return bits ? ~0ull : 0; }
 /* The undefined bits of a sum: bit i depends on the bits up to i. */
 static u64 upward(u64 bits) { return bits | (0 - bits); }
 
-/* Those of a bitwise function: the bits that undefined inputs can change. */
+/* The undefined bits of a bitwise function: those that undefined inputs can change. */
 static u64 of_logic(uint32_t table, const struct lanes *bits, const struct lanes *values,
                     int inputs, int lane) {
     u64 can_be[2] = {0, 0};
@@ -46,8 +46,8 @@ static u64 of_logic(uint32_t table, const struct lanes *bits, const struct lanes
     return can_be[0] & can_be[1];
 }
 
-/* The operation itself moves the bits of its data; an undefined bit of another source leaves
- * nothing defined. */
+/* The operation itself moves the bits of its data; an undefined bit of another source makes
+ * everything undefined. */
 static void of_move(const struct machine *m, const struct machine *on_bits,
                     const struct second_run *s, const struct lanes *bits, int64_t wave,
                     struct lanes *out) {
@@ -142,7 +142,7 @@ static void of_wave(const struct machine *m, struct machine *on_bits, const stru
     }
 }
 
-/* v_readlane and v_writelane: one lane, whether it runs or not. */
+/* v_readlane and v_writelane: one lane, active or not. */
 static void of_one_lane(const struct machine *m, struct machine *on_bits,
                         const struct second_run *s, int64_t wave) {
     const struct valu_operation *op = &s->operation;
@@ -185,7 +185,8 @@ static bool is_taken(const struct loop *l, const struct second_run *s, int64_t n
     return false;
 }
 
-/* The sources in the order in which their origins count: of a select, those first that it takes. */
+/* The sources in the order in which their origins count; for a select, those that it takes
+ * first. */
 static struct registers in_order(const struct loop *l, const struct second_run *s) {
     if (s->rule != SELECT)
         return s->sources;
@@ -237,7 +238,7 @@ static bool run_alu(struct loop *l, const struct second_run *s) {
     return true;
 }
 
-/* Whether an address is undefined in a lane that runs. */
+/* Whether an address is undefined in an active lane. */
 static bool is_address_undefined(struct loop *l, int64_t number) {
     if (!is_exposed(l, number))
         return false;
@@ -257,7 +258,7 @@ static bool is_address_undefined(struct loop *l, int64_t number) {
     return false;
 }
 
-/* What is loaded is defined, until the load itself finds out otherwise. */
+/* Loaded data count as defined, until the load itself finds otherwise. */
 static void define_active(const struct loop *l, int64_t reg) {
     struct waves group = group_waves(l);
     for (int64_t at = 0; at < group.count; at++) {

@@ -1,20 +1,20 @@
-/* Races in LDS, and atomics on what nothing has written, from a record of who last touched each
- * granule.
+/* Races in LDS, and atomics on bytes that nothing has written, from a record of the last accesses
+ * to each granule.
  *
  * A read is ordered after another wave's write iff that wave had waited for the write when it last
  * passed a barrier ("released"), or by a flag in LDS (lds_flags.h); a write likewise after another
  * wave's reads and writes. Within a
  * wave, LDS operations execute in order; direct-to-LDS loads do not, until vmcnt is waited for. LDS
  * atomics do not race with one another. A compare-and-swap does not race with plain reads either:
- * every loop around one starts with such a read, whose staleness the comparison finds out. */
+ * every loop around one starts with such a read, and the comparison detects if it is stale. */
 #ifndef CUPYGEMM_SHADOW_H
 #define CUPYGEMM_SHADOW_H
 
 #include "machine.h"
 
-/* struct record, write: bits 0-31 number, 32-35 wave, then how. If several waves have stored the
- * same value, unordered, it is the last of them, and bits 40-43 are another. TAINTED: what was
- * written has undefined bits (definedness.h). */
+/* struct record, write: bits 0-31 number, 32-35 wave, then the kind. If several waves have stored
+ * the same value, unordered, it is the last of them, and bits 40-43 are another. TAINTED: the
+ * written data have undefined bits (definedness.h). */
 static const uint64_t BY_LOAD = 1ull << 36, BY_ATOMIC = 1ull << 37, SEVERAL = 1ull << 38,
                       WRITTEN = 1ull << 39, BY_COMPARE = 1ull << 44, TAINTED = 1ull << 45;
 /* struct record, read: bits 0-31 number, 32-47 a bit for each wave that read in the epoch (the
@@ -26,13 +26,13 @@ struct lds_view {
     struct machine *m;
     uint8_t *bytes;
     struct record *records;
-    struct lds_block *blocks; /* whose granules' records are out of date, if they have a write */
+    struct lds_block *blocks; /* if they have a write, their granules' records are out of date */
     const int32_t *wave_ids;
     int64_t wave;
-    uint32_t own;            /* wave within the workgroup */
+    uint32_t own;            /* number of the wave within the workgroup */
     uint32_t seq;            /* number of the executing operation */
     int32_t released;        /* LDS operations of this wave that are released */
-    uint64_t epoch;          /* in its place in a read word */
+    uint64_t epoch;          /* as in a read word */
     uint64_t new_read;       /* read word of this operation */
     uint64_t new_write;      /* write word of this operation */
     struct lds_flags *flags; /* of the workgroup, or NULL */
@@ -45,8 +45,8 @@ static inline int32_t later(int32_t a, int32_t b) {
     return (int32_t)((uint32_t)a - (uint32_t)b) > 0 ? a : b;
 }
 
-/* Add what a wave knows by flags. A function of its own: in a loop that does without flags, too,
- * vectors are loaded under a mask from where there are none, which takes hundreds of cycles. */
+/* Add the order that a wave knows through flags. A separate function: otherwise, even in a loop
+ * without flags, vectors are loaded from invalid addresses under a mask, at hundreds of cycles. */
 __attribute__((noinline, unused)) static void order_by_flags(const struct machine *m,
                                                              const struct lds_flags *flags,
                                                              uint32_t own, int32_t *ordered) {
@@ -56,7 +56,7 @@ __attribute__((noinline, unused)) static void order_by_flags(const struct machin
     }
 }
 
-/* Fill in what differs between the waves of a workgroup. */
+/* Fill in the fields that differ between the waves of a workgroup. */
 static inline void view_wave(struct lds_view *v, int64_t wave, uint64_t how) {
     const struct machine *m = v->m;
     uint64_t own = (uint64_t)m->wave_in_group[wave];
@@ -87,7 +87,7 @@ static inline void view_workgroup(struct lds_view *v, struct machine *m, int64_t
     v->flags = m->flags ? m->flags + group : NULL;
     v->reads = m->reads ? m->reads + group * m->shadow_stride * m->waves_per_group : NULL;
     const int32_t *lds = m->lds_released + v->wave_ids[0], *vm = m->vm_released + v->wave_ids[0];
-    for (int64_t other = 0; other < m->waves_per_group; other++) { /* they follow one another */
+    for (int64_t other = 0; other < m->waves_per_group; other++) { /* they are contiguous */
         v->ordered[other] = lds[other];
         v->ordered[MAX_WAVES + other] = vm[other];
     }
@@ -113,7 +113,7 @@ static inline void view_next(struct lds_view *v, struct machine *m, int64_t wave
     view_wave(v, wave, how);
 }
 
-/* The place of an operation in a history, in which waves lie next to one another. */
+/* The entry of an operation in a history, in which waves are adjacent. */
 static inline struct issue *issue_at(const struct machine *m, struct issue *history, int64_t wave,
                                      uint32_t seq) {
     return history + seq % HISTORY * m->num_waves + wave;
@@ -168,13 +168,13 @@ static inline int check_read(const struct lds_view *v, uint64_t write, int lane,
     return race_with_writer(v, code, lane, address, bytes, write);
 }
 
-/* Whether a read of one granule is plainly right, and defined. */
+/* Whether a read of one granule is plainly correct, and defined. */
 static inline bool plainly_readable(const struct lds_view *v, uint64_t write) {
     return ((write & (WRITTEN | TAINTED)) == WRITTEN) & ordered(v, write);
 }
 
-/* Check a write against the last write of the granule. A wave's own writes are in order; that
- * its own direct-to-LDS load may land after them is left alone. */
+/* Check a write against the last write of the granule. A wave's own writes are in order; its
+ * own direct-to-LDS load may arrive after them, which is not reported. */
 static inline int check_overwrite(const struct lds_view *v, uint64_t write, int lane,
                                   uint32_t address, int bytes) {
     if (!(write & WRITTEN) || (write & BY_ATOMIC && v->new_write & BY_ATOMIC))
@@ -205,9 +205,9 @@ static inline int check_each_reader(const struct lds_view *v, const struct recor
     return OK;
 }
 
-/* Check a write against the reads of the granule. Without flags, the last reader stands for all:
+/* Check a write against the reads of the granule. Without flags, the last reader represents all:
  * once it has passed a barrier after its read, so have those that read before it. If the writer
- * itself read last and has not waited for that read, the epoch tells. */
+ * itself read last and has not waited for that read, the epoch decides. */
 static inline int check_readers(const struct lds_view *v, const struct record *r, int lane,
                                 uint32_t address, int bytes) {
     uint64_t read = r->read;
@@ -221,13 +221,13 @@ static inline int check_readers(const struct lds_view *v, const struct record *r
         return OK;
     if (last == v->own && (read & EPOCH) != v->epoch)
         return OK;
-    if (last == v->own) /* which read of the other wave it was is not on record */
+    if (last == v->own) /* which read of the other wave it was is not recorded */
         return race(v, RACE_WRITE_READ, lane, address, bytes, (uint32_t)__builtin_ctz(others),
                     false, 0);
     return race(v, RACE_WRITE_READ, lane, address, bytes, last, false, (uint32_t)read);
 }
 
-/* Readers of an earlier epoch are forgotten, unless another wave's read of then is in flight, or
+/* Readers of an earlier epoch are dropped, unless another wave's read in it is in flight, or
  * each wave's last read is known. */
 static inline uint64_t read_word(const struct lds_view *v, uint64_t old) {
     uint32_t last = last_reader_of(old);
@@ -236,7 +236,7 @@ static inline uint64_t read_word(const struct lds_view *v, uint64_t old) {
     return v->new_read | ((same | in_flight) ? old & READERS : 0);
 }
 
-/* Whether a write is plainly right. What this refuses may still be, by the checks above. */
+/* Whether a write is plainly correct. If not, it may still be correct by the checks above. */
 static inline bool plainly_writable(const struct lds_view *v, const struct record *r) {
     uint32_t last = last_reader_of(r->read);
     bool unread = !(readers_of(r->read) & ~(1u << v->own));
@@ -272,8 +272,8 @@ static inline int shadow_read(const struct lds_view *v, int lane, uint32_t addre
     return OK;
 }
 
-/* A write of `data`. Waves that store the same bytes at the same place do not disturb one
- * another. */
+/* Check and record a write of `data`. Waves that store the same bytes to the same address do not
+ * disturb one another. */
 static inline int shadow_write(const struct lds_view *v, int lane, uint32_t address, int bytes,
                                const uint8_t *data) {
     if (!v->m->shadow)
@@ -307,14 +307,14 @@ static inline uint64_t how_it_writes(const struct operation *op) {
     return BY_ATOMIC | (op->atomic == CMPSWAP || op->atomic == FCMPSWAP ? BY_COMPARE : 0);
 }
 
-/* Whether a write is a store of the wave that others may not have seen yet: with it, unlike with
- * the wave's atomics behind it, the atomics of others race. */
+/* Whether a write is a store of the wave that others may not have seen yet: the atomics of other
+ * waves race with it, unlike with the wave's own atomics after it. */
 static inline bool is_own_store(const struct lds_view *v, uint64_t write) {
     return (write & (WRITTEN | BY_ATOMIC | BY_LOAD)) == WRITTEN && writer_of(write) == v->own &&
            after(write, v->released);
 }
 
-/* `computes`: the result depends on what was there. */
+/* `computes`: the result depends on the old value. */
 static inline int shadow_atomic(const struct lds_view *v, int lane, uint32_t address, int bytes,
                                 bool computes) {
     if (!v->m->shadow)
@@ -352,7 +352,7 @@ static inline void lds_addresses(const struct machine *m, const struct operation
         address[lane] = row[lane] + (uint32_t)offset;
 }
 
-/* The lanes whose LDS accesses end beyond the workgroup's LDS. */
+/* The lanes whose LDS accesses end past the workgroup's LDS. */
 static inline uint64_t outside_lds(const struct machine *m, uint64_t exec, const uint32_t *address,
                                    int bytes) {
     uint64_t outside = 0;
@@ -365,7 +365,7 @@ static inline uint64_t outside_lds(const struct machine *m, uint64_t exec, const
 }
 
 /* Check the lanes' LDS addresses against the workgroup's LDS, and that the shadow is fine enough to
- * tell the bytes of each access from their neighbours. */
+ * distinguish the bytes of each access from their neighbours. */
 static inline int check_lds(struct machine *m, uint64_t exec, const uint32_t *address, int bytes,
                             bool writes) {
     uint32_t odd = (uint32_t)bytes, high = 0;

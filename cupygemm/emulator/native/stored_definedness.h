@@ -5,7 +5,7 @@
 #include "definedness.h"
 #include "typed_lanes.h"
 
-/* The undefined bits of what a lane stores, a byte for each; returns the register of the first. */
+/* Get the undefined bits of a lane's stored data, one byte each; returns the first's register. */
 static inline int64_t undefined_data(const struct machine *m, const struct operation *op,
                                      int64_t data, int64_t wave, int lane, int bytes,
                                      uint8_t *undefined) {
@@ -40,7 +40,7 @@ static inline bool may_be_stored(const uint8_t *undefined, int bytes, int32_t or
     return origin & COMPUTED ? (origin & BY_MATRIX) != 0 : whole;
 }
 
-/* Check what is about to be stored to global memory, or given to an atomic. */
+/* Check data that are about to be stored to global memory, or passed to an atomic. */
 static inline int check_data(struct machine *m, const struct operation *op, int64_t wave,
                              const struct access *a) {
     int code = OK;
@@ -66,7 +66,7 @@ static inline int check_data(struct machine *m, const struct operation *op, int6
     return code;
 }
 
-/* An atomic computes with what it finds. */
+/* Check the memory that an atomic reads. */
 static inline int check_memory(struct machine *m, const struct operation *op,
                                const struct access *a) {
     int code = OK;
@@ -81,7 +81,7 @@ static inline int check_memory(struct machine *m, const struct operation *op,
     return code;
 }
 
-/* Note what a store or an atomic has left in global and private memory. */
+/* Record the definedness of global and private memory after a store or an atomic. */
 static inline void note_defined(const struct machine *m, const struct operation *op, int64_t wave,
                                 const struct access *a) {
     bool tainted = m->tainted && m->undefined && op->kind == STORE;

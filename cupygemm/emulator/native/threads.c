@@ -6,9 +6,9 @@
 #include <stdbool.h>
 
 enum { MAX_HELPERS = 63 };
-enum { SPINS = 200 }; /* about as long as to sleep and to wake: some 10 us */
+enum { SPINS = 200 }; /* about as long as sleeping and waking take: some 10 us */
 
-/* The job in hand. `ticket` holds the number of the job in its high half and the next part in its
+/* The current job. `ticket` holds the number of the job in its high half and the next part in its
  * low half, so that a helper that wakes late cannot take a part of another job. */
 static struct {
     void (*work)(void *, int64_t);
@@ -82,7 +82,7 @@ static void start_helpers(void) {
     }
 }
 
-/* Use `count` threads from now on, the calling one included. */
+/* Use `count` threads from now on, including the calling one. */
 void set_threads(int64_t count) { atomic_store(&threads, count < 1 ? 1 : count); }
 
 int64_t num_threads(void) { return atomic_load(&threads); }

@@ -5,10 +5,10 @@
  *                                                    for each unit, from different waves
  *   waves  ─► VECTOR, MATRIX (of the SIMD), LDS_PIPE, VECTOR_MEMORY (of the CU), SCALAR, ...
  *
- * A wave issues in order and stops at what it must wait for: a register that an MFMA has yet to
- * write, a unit that is occupied, a counter, a barrier. Time skips from turn to turn in which some
- * wave may issue. Of the waves of a SIMD that may, the one of highest priority goes first, then the
- * oldest. */
+ * A wave issues in order and stalls on what it must wait for: a register that an MFMA has yet to
+ * write, a busy unit, a counter, a barrier. Time skips to the next turn in which some
+ * wave may issue. Among the waves of a SIMD that may issue, the highest priority wins, then the
+ * oldest wave. */
 #include "timing.h"
 
 struct outstanding {
@@ -19,9 +19,9 @@ struct outstanding {
 
 struct wave {
     const struct timing_wave *given;
-    int64_t next; /* place of the next instruction in the stream */
+    int64_t next; /* index of the next instruction in the stream */
     int64_t base; /* when it could issue if nothing held it */
-    int64_t wake; /* not before */
+    int64_t wake; /* earliest time */
     uint8_t reason;
     bool ended, arrived;
     int priority;
@@ -29,7 +29,7 @@ struct wave {
     int64_t scalar_done; /* scalar memory returns in any order */
     int64_t ready[REGISTERS], ready_matrix[REGISTERS];
     int64_t ready_accumulator[REGISTERS], ready_same[REGISTERS];
-    int16_t owner_first[REGISTERS], owner_count[REGISTERS]; /* the last result that it is part of */
+    int16_t owner_first[REGISTERS], owner_count[REGISTERS]; /* the last result that it belongs to */
 };
 
 struct workgroup {
@@ -63,7 +63,7 @@ static int64_t readable(const struct wave *w, const struct timing_op *op) {
         for (int n = r->first; n < r->first + r->count; n++)
             when = later(when, table[n]);
     }
-    /* A result must not overtake the one before it in the same register. */
+    /* A result must not overtake an earlier one in the same register. */
     for (int i = 0; i < op->num_results && op->unit != MATRIX; i++)
         for (int n = op->results[i].first; n < op->results[i].first + op->results[i].count; n++)
             when = later(when, w->ready[n]);
@@ -89,7 +89,7 @@ static void count(struct outstanding *o, int64_t done) {
     o->done[o->issued++ % MAX_OUTSTANDING] = o->latest;
 }
 
-/* When no more than `most` are outstanding. */
+/* The time when at most `most` operations are outstanding. */
 static int64_t drained(const struct outstanding *o, int64_t most) {
     int64_t place = o->issued - most;
     return place > 0 ? o->done[(place - 1) % MAX_OUTSTANDING] : 0;
@@ -112,7 +112,7 @@ static void hold_until(int64_t time, uint8_t why, int64_t *when, uint8_t *reason
     }
 }
 
-/* When the wave's next instruction can issue, as far as is known, and what it waits for. */
+/* The earliest known issue time of the wave's next instruction, and what it waits for. */
 static int64_t earliest(struct cu *cu, struct wave *w, const struct timing_op *op, int64_t now,
                         uint8_t *reason) {
     const struct timing_machine *m = cu->in->machine;
@@ -167,8 +167,8 @@ static void transfer(double *free, double rate, int32_t bytes, int64_t *start) {
     *start = later(*start, (int64_t)*free);
 }
 
-/* Send an access through vL1D, in order of issue, and through what is behind it. Returns when its
- * data have arrived: vL1D hands them out in order, to all waves. */
+/* Send an access through vL1D, in order of issue, and through the levels below it. Returns the time
+ * at which its data arrive: vL1D returns them in order, for all waves. */
 static int64_t access_memory(struct cu *cu, const struct timing_op *op, int32_t index,
                              int64_t now) {
     const struct timing_machine *m = cu->in->machine;
@@ -185,7 +185,7 @@ static int64_t access_memory(struct cu *cu, const struct timing_op *op, int32_t 
     return cu->memory_returned;
 }
 
-/* LDS takes a SIMD's accesses one after another, and those of all SIMDs in the order of arrival. */
+/* LDS serves a SIMD's accesses one after another, and those of all SIMDs in order of arrival. */
 static int64_t access_lds(struct cu *cu, const struct timing_op *op, int simd, int32_t cycles,
                           int64_t now) {
     int64_t start = later(cu->lds_free, now + TURN);
@@ -238,7 +238,7 @@ static void issue(struct cu *cu, struct wave *w, const struct timing_op *op, int
     w->ended = w->next == w->given->first + w->given->count;
 }
 
-/* A wave that ends no longer counts at barriers. */
+/* End a wave, which then no longer counts at barriers. */
 static void leave(struct cu *cu, struct wave *w, int64_t now) {
     struct workgroup *g = &cu->workgroups[w->given->workgroup];
     g->waves--;
@@ -251,7 +251,7 @@ static void leave(struct cu *cu, struct wave *w, int64_t now) {
             cu->waves[i].wake = g->barrier;
 }
 
-/* A SIMD's turn. `order` are its waves. */
+/* Execute a SIMD's turn. `order` are its waves. */
 static void turn(struct cu *cu, const int32_t *order, int64_t num, int64_t now) {
     bool used[BUFFER + 1] = {false};
     for (int priority = 3; priority >= 0; priority--)

@@ -1,5 +1,5 @@
-/* What the timing model of a compute unit is given, and what it answers; profiling/timing mirrors
- * these structures and says where the numbers come from. Times are in clock cycles. */
+/* The input and output of the timing model of a compute unit; profiling/timing mirrors
+ * these structures and gives the sources of the numbers. Times are in clock cycles. */
 #ifndef CUPYGEMM_TIMING_H
 #define CUPYGEMM_TIMING_H
 
@@ -16,8 +16,8 @@ enum {
     MAX_OUTSTANDING = 64, /* memory operations of a counter; vmcnt has 6 bits */
 };
 
-/* Who executes an instruction. Those up to SCALAR_MEMORY are issued to a unit, one of each to a
- * SIMD in a turn; the rest happen in the wave's instruction buffer. */
+/* The unit that executes an instruction. Those up to SCALAR_MEMORY are issued to a unit, one each
+ * per SIMD and turn; the others are executed in the wave's instruction buffer. */
 enum unit { VECTOR, MATRIX, SCALAR, VECTOR_MEMORY, LDS_PIPE, SCALAR_MEMORY, BRANCH, BUFFER };
 
 enum flag {
@@ -37,7 +37,7 @@ enum reason {
     DEPENDENCY,  /* a result of the matrix or vector unit */
     MATRIX_BUSY, /* another MFMA occupies the unit */
     VECTOR_BUSY,
-    LDS_BUSY, /* the way from the SIMD to LDS */
+    LDS_BUSY, /* the path from the SIMD to LDS */
     MEMORY_BUSY,
     VMCNT,
     LGKMCNT,
@@ -65,7 +65,7 @@ struct timing_op {
     struct range sources[MAX_RANGES], results[2];
 };
 
-/* What a vector memory instruction asked of the caches. */
+/* The requests of a vector memory instruction to the caches. */
 struct memory_access {
     int32_t cycles;                /* of vL1D */
     int32_t latency;               /* of the farthest level that it reached */

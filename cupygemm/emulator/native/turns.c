@@ -1,4 +1,4 @@
-/* Run batches side by side: turns.h says in which order. */
+/* Run batches side by side, in the order that turns.h describes. */
 #include "turns.h"
 #include "following.h"
 #include "threads.h"
@@ -33,7 +33,7 @@ static void stop(struct turns *t, struct member *me) {
     __atomic_store_n(&t->stopped, 1, __ATOMIC_RELEASE);
 }
 
-/* A batch has ended, and it is the member's turn. */
+/* Begin the member's next batch when one has ended and it is the member's turn. */
 static void begin_next(struct turns *t, struct member *me) {
     struct loop *l = me->loop;
     struct following *f = l->following;
@@ -73,8 +73,8 @@ static void advance(struct turns *t, int64_t number) {
     }
 }
 
-/* Take a member that is in `state`. Those whose registers are in another core's cache are left to
- * that one, if it comes soon. */
+/* Take a member that is in `state`. A member whose registers are in another core's cache is left to
+ * that core for a while. */
 static bool claim(struct turns *t, int64_t number, int32_t state, int64_t thread, int64_t looks) {
     struct member *m = t->members + number;
     int64_t owner = __atomic_load_n(&m->thread, __ATOMIC_RELAXED);

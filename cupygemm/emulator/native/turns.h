@@ -1,11 +1,11 @@
-/* Batches that run side by side, on as many cores as there are.
+/* Batches that run side by side, on all available cores.
  *
  *   member 0   ── access ───────────── access ─────
  *   member 1   ───────── access ───────────── access
  *
  * They share nothing but device memory, and access it in turns: each member makes one access, or
- * begins its next batch, and then the next member may. So the order of all accesses, and what the
- * records of races say, depends neither on the number of cores nor on which is faster.
+ * begins its next batch, and the turn passes on. So the order of all accesses, and the
+ * records of races, depend neither on the number of cores nor on which is faster.
  * execution/side_by_side.py mirrors the structures, and runs the reference path in this order. */
 #ifndef CUPYGEMM_TURNS_H
 #define CUPYGEMM_TURNS_H
@@ -24,8 +24,8 @@ enum member_state {
 struct member {
     struct loop *loop;
     int32_t state;
-    int32_t event;  /* why its loop has returned, NO_EVENT: it goes on */
-    int64_t thread; /* which has its registers in the cache, -1: none */
+    int32_t event;  /* why its loop has returned, NO_EVENT: it is running */
+    int64_t thread; /* the thread with its registers in the cache, -1: none */
 };
 
 struct turns {
@@ -33,12 +33,12 @@ struct turns {
     int64_t turn;    /* the member that may access device memory; -1: all have ended */
     int64_t stopped; /* that member has an event for Python */
     int64_t first;   /* the first workgroup that no member has begun */
-    int64_t groups;  /* of a batch */
+    int64_t groups;  /* in a batch */
     int64_t left;    /* batches that no member has begun */
-    int64_t work;    /* wave-instructions until Python gets to handle signals */
+    int64_t work;    /* wave-instructions until Python handles signals */
 };
 
-/* Whether an instruction accesses what batches share. */
+/* Whether an instruction accesses memory that batches share. */
 static inline bool is_ordered(const struct instruction *i) {
     return i->counter == VM_COUNTER || i->counter == SCALAR_COUNTER || i->counter == FLAT_COUNTER;
 }

@@ -2,13 +2,13 @@
  *
  *   element ─► components, by the data format ─► numbers, by the numeric format ─► registers
  *
- * A MUBUF instruction takes the formats from the buffer resource, whose DST_SEL chooses what each
- * register gets. A MTBUF instruction has formats of its own, and gets the components in order.
- * A component that the element lacks gives 0, and one that a store lacks is stored as 0. (CDNA3 ISA
- * guide, chapter 9; LLVM's FeatureDefaultComponentZero.) The names of packed formats
+ * A MUBUF instruction takes the formats from the buffer resource, whose DST_SEL selects a component
+ * for each register. A MTBUF instruction has its own formats, and takes the components in order.
+ * A component that the element lacks reads as 0, and one that a store lacks is stored as 0. (CDNA3
+ * ISA guide, chapter 9; LLVM's FeatureDefaultComponentZero.) The names of packed formats
  * begin with the highest bits. Numbers are rounded to nearest even, and to 10 and 11 bits towards
- * zero as in Direct3D; integers lose the bits that a component does not have: the guides do not
- * state these. */
+ * zero as in Direct3D; integers lose the bits that a component does not have. The guides do not
+ * specify these rules. */
 #ifndef CUPYGEMM_TYPED_H
 #define CUPYGEMM_TYPED_H
 
@@ -83,7 +83,7 @@ static inline float of_half(uint32_t raw) {
     return (float)half;
 }
 
-/* What a register gets of a component; `half` is D16. */
+/* The value that a register receives from a component; `half` is D16. */
 static inline uint32_t loaded_component(uint32_t raw, int bits, int number, bool half) {
     float value = 0, most = (float)(low_bits(bits - (number == SNORM)));
     switch (number) {
@@ -128,7 +128,7 @@ static inline uint32_t nearest_integer(double value, double least, double most) 
     return (uint32_t)(int64_t)nearbyint(value);
 }
 
-/* What a register puts into a component. */
+/* The bits that a register stores in a component. */
 static inline uint32_t stored_component(uint32_t reg, int bits, int number, bool half) {
     double most = (double)low_bits(bits - (number & 1)), scale = number < USCALED ? most : 1;
     if (number == UINT || number == SINT)
@@ -146,7 +146,7 @@ static inline uint32_t stored_component(uint32_t reg, int bits, int number, bool
 
 /* -- elements ---------------------------------------------------------------------------------- */
 
-/* Where a lane's register of a channel is, from the first lane's of the first channel on. */
+/* The offset of a lane's register of a channel from the first lane's of the first channel. */
 static inline size_t typed_place(const struct operation *op, size_t pitch, int channel, int lane) {
     return (size_t)(op->d16 ? channel / 2 : channel) * pitch + (size_t)lane;
 }
@@ -155,7 +155,7 @@ static inline int typed_shift(const struct operation *op, int channel) {
     return op->d16 ? 16 * (op->d16 == D16_HIGH || channel % 2) : 0;
 }
 
-/* Where a register's component is: its number, or -1 for a constant. */
+/* The number of the component that a register receives, or -1 for a constant. */
 static inline int selected_component(const struct operation *op, int channel) {
     int selected = op->selects >> 3 * channel & 7;
     return selected < 4 ? -1 : selected - 4;
@@ -168,8 +168,8 @@ static inline int component_offset(const uint8_t *bits, int component) {
     return at;
 }
 
-/* What register `channel` gets of an element; `undefined` asks which of its bits are undefined, of
- * an element that has the undefined ones. */
+/* The value that register `channel` receives from an element; with `undefined`, its undefined bits,
+ * for an element that consists of undefined bits. */
 static inline uint32_t typed_channel(const struct operation *op, const uint8_t *element,
                                      int channel, bool undefined) {
     const uint8_t *bits = COMPONENT_BITS[op->data_format];
@@ -185,7 +185,7 @@ static inline uint32_t typed_channel(const struct operation *op, const uint8_t *
     return loaded_component(raw, bits[component], op->number, half);
 }
 
-/* Load an element into the registers of a lane, which `row` has; or what is undefined of it. */
+/* Load an element, or its undefined bits, into the registers of a lane, to which `row` points. */
 static inline void load_element(const struct operation *op, const uint8_t *memory, uint32_t *row,
                                 size_t pitch, int lane, bool undefined) {
     uint8_t element[ELEMENT_BYTES + 4] = {0};
@@ -199,7 +199,7 @@ static inline void load_element(const struct operation *op, const uint8_t *memor
     }
 }
 
-/* Make an element of the registers of a lane; or of their undefined bits. */
+/* Assemble an element from the registers of a lane, or from their undefined bits. */
 static inline void make_element(const struct operation *op, const uint32_t *row, size_t pitch,
                                 int lane, bool undefined, uint8_t *element) {
     const uint8_t *bits = COMPONENT_BITS[op->data_format];

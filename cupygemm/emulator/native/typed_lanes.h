@@ -5,7 +5,7 @@
 #include "addresses.h"
 #include "typed.h"
 
-/* The operation with the formats that a wave's buffer resource has, if it is typed; `own` is room
+/* The operation with the formats of a wave's buffer resource, if it is typed; `own` is storage
  * for it. */
 static inline const struct operation *with_format(const struct machine *m,
                                                   const struct operation *op, int64_t wave,
@@ -32,7 +32,7 @@ static inline bool keeps_order(const struct operation *op) {
     return true;
 }
 
-/* Look for formats that do not exist, and for elements that are not aligned. */
+/* Look for undefined formats and misaligned elements. */
 static inline int check_elements(struct machine *m, const struct operation *op,
                                  const struct access *a) {
     int lane = first_lane(a->exec);
@@ -63,7 +63,7 @@ static inline void load_elements(const struct operation *op, uint32_t *row, size
     }
 }
 
-/* Make the element that a lane stores, and tell whether memory has another one. */
+/* Assemble the element that a lane stores, and tell whether it differs from memory. */
 static inline bool changes_element(const struct operation *op, const uint32_t *row, size_t pitch,
                                    int lane, const uint8_t *memory, uint8_t *element) {
     make_element(op, row, pitch, lane, false, element);
@@ -96,7 +96,7 @@ static inline uint64_t lost_elements(const struct operation *op, const uint32_t 
     return lost;
 }
 
-/* The undefined bits of the element that a lane stores; returns the register of the first. */
+/* Get the undefined bits of the element that a lane stores; returns the register of the first. */
 static inline int64_t undefined_element(const struct operation *op, const uint32_t *row,
                                         size_t pitch, int lane, int64_t data, uint8_t *undefined) {
     uint8_t element[ELEMENT_BYTES + 4];
@@ -113,7 +113,7 @@ static inline int64_t undefined_element(const struct operation *op, const uint32
     return data;
 }
 
-/* Mark the registers of a lane that a load has given undefined components; returns their bits. */
+/* Mark the registers of a lane that received undefined components in a load; returns their bits. */
 static inline uint32_t mark_element(const struct machine *m, const struct operation *op,
                                     int64_t result, int64_t wave, int lane,
                                     const uint8_t *undefined, int32_t origin) {

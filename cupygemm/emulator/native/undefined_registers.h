@@ -1,4 +1,4 @@
-/* Which registers have undefined bits in the waves of a group; waves/marks.py has the same. */
+/* The registers with undefined bits in the waves of a group; waves/marks.py has the same. */
 #ifndef CUPYGEMM_UNDEFINED_REGISTERS_H
 #define CUPYGEMM_UNDEFINED_REGISTERS_H
 
@@ -86,7 +86,7 @@ static inline bool is_any_marked(const struct loop *l, const struct registers *r
     return found;
 }
 
-/* Bring the bit masks up to date after a register was written in the group. */
+/* Update the bit masks after the group has written a register. */
 static inline void settle(struct loop *l, int64_t number, bool may_be_undefined) {
     struct machine *m = l->machine;
     int64_t reg = number % FIRST_SCALAR, waves = m->num_waves;

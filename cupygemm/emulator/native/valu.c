@@ -1,4 +1,4 @@
-// Vector ALU operations that NumPy has no equal of: fused multiply-add with one rounding,
+// Vector ALU operations for which NumPy has no equivalent: fused multiply-add with one rounding,
 // division's scaled step, minimum and maximum with the hardware's rules for NaN and signed zero,
 // half precision in every rounding, and the byte permutation.
 //

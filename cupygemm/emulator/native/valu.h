@@ -4,8 +4,8 @@
  *     OP2(v_add_u32, u32, u32, u32, a + b)
  *
  * defines op_v_add_u32, which units/native/alu.py finds by its name: an operation needs no further
- * entry. Its sources are called a, b and c. `i` is the number of the lane. The types are those that
- * have a GET and a PUT below. f16 values are held as f32; `bit` is one of a lane mask. */
+ * entry. Its sources are called a, b and c. `i` is the number of the lane. The types are those with
+ * a GET and a PUT below. f16 values are held as f32; `bit` is one of a lane mask. */
 #ifndef CUPYGEMM_VALU_H
 #define CUPYGEMM_VALU_H
 
@@ -13,8 +13,8 @@
 
 enum source_type { AS_B32, AS_B64, AS_B16, AS_F16, AS_BF16, AS_MASK };
 
-/* A source operand. Its bits are selected, then the sign modifiers apply, then they become values
- * of its type. */
+/* A source operand. Its bits are selected, the sign modifiers are applied, and the result is
+ * converted to its type. */
 struct valu_source {
     int32_t file, reg;          /* enum source_file; the register, or the code of a special one */
     int32_t type;               /* enum source_type */
@@ -27,12 +27,12 @@ struct valu_source {
 
 enum { MAX_SOURCES = 5, BLOCK = 32 }; /* waves that execute together, at most */
 enum result_type { TO_B32, TO_B64, TO_B16, TO_F16, TO_MASK };
-enum part { WHOLE, PRESERVE, PAD, SIGN_EXTEND }; /* what happens to the bits beside a part */
+enum part { WHOLE, PRESERVE, PAD, SIGN_EXTEND }; /* the treatment of the bits outside a part */
 enum { NO_DPP = 0, DPP = 1, DPP_ZERO = 2 };      /* DPP_ZERO: an invalid lane reads 0 */
 
 /* An operand of consecutive waves: a row of 64 words for each, `step` words apart. All waves share
- * a row if `step` is 0. Values of 64 bits have their upper halves in rows of their own, as in the
- * register file. Values of 16 bits, and the two words of a lane mask, are at the begin of a row. */
+ * a row if `step` is 0. Values of 64 bits have their upper halves in separate rows, as in the
+ * register file. Values of 16 bits, and the two words of a lane mask, are at the start of a row. */
 struct rows {
     u32 *low, *high;
     int64_t step;
@@ -45,8 +45,7 @@ typedef void lane_function(const struct rows *out, const struct rows *in,
 
 struct valu_operation {
     lane_function *function;
-    int32_t num_sources,
-        passes; /* a packed operation makes two passes, with sources of their own */
+    int32_t num_sources, passes; /* a packed operation makes two passes, with separate sources */
     struct valu_source sources[2][MAX_SOURCES];
     int32_t result_type;         /* enum result_type */
     int32_t result, mask, mask2; /* registers, -1 for none */
@@ -55,7 +54,7 @@ struct valu_operation {
     int32_t dpp;
     int32_t flushes; /* the result is f32, and its subnormals become zero if MODE says so */
     uint32_t immediate;
-    float scale; /* the output modifier of such a result, which counts only then */
+    float scale; /* the output modifier of such a result, which applies only if it flushes */
     int32_t unused;
     const float *table;  /* the values of the codes of an 8-bit format */
     uint64_t enabled;    /* lanes that DPP may write */
@@ -110,7 +109,7 @@ static inline u64 bits_f64(f64 value) {
 #else
 #define LANES_APART _Pragma("GCC ivdep")
 #endif
-/* A result may lie in the registers of a source: lane i depends on lane i alone. */
+/* A result may be in the registers of a source: lane i depends on lane i alone. */
 #define EACH_LANE                                                                                  \
     for (int half = 0; half < 2; ++half)                                                           \
     LANES_APART for (int i = 32 * half; i < 32 * half + 32; ++i)
@@ -138,7 +137,7 @@ static inline u64 bits_f64(f64 value) {
     LOAD2(A, B);                                                                                   \
     C c UNUSED = GET_##C(c)
 
-/* An operation of n sources: `first` comes before all lanes, `loads` before the value of each. */
+/* An operation of n sources: `first` precedes all lanes, `loads` the value of each. */
 #define OPERATION(name, n, first, R, loads, value)                                                 \
     DEFINE_OP(name) {                                                                              \
         EACH_WAVE {                                                                                \
@@ -179,7 +178,7 @@ static inline u64 bits_f64(f64 value) {
     OPERATION(name, 3, , R, i64 a = GET_##A(a); i64 b = GET_##B(b); i64 c = GET_##C(c);            \
               i64 value = (expression), result)
 
-/* The mask of the lanes of which an expression holds, in two halves, which vectorise. */
+/* The mask of the lanes for which an expression holds, in two halves, which vectorise. */
 #define SET_MASK(loads, expression)                                                                \
     do {                                                                                           \
         u32 halves[2];                                                                             \
@@ -204,8 +203,8 @@ static inline u64 bits_f64(f64 value) {
         }                                                                                          \
     }
 
-/* The same with a lane mask as the second result, which is computed first: the other result may
- * overwrite a source. */
+/* The same with a lane mask as the second result, which is computed first, because the other result
+ * may overwrite a source. */
 #define OP2_MASK(name, R, A, B, expression, condition)                                             \
     OPERATION(name, 2, SET_MASK(LOAD2(A, B), condition), R, LOAD2(A, B), expression)
 #define OP3_MASK(name, R, A, B, C, expression, condition)                                          \

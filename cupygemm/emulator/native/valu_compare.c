@@ -1,11 +1,11 @@
-/* Comparisons of the vector ALU, named as v_cmp: v_cmpx writes EXEC besides. If an operand is NaN,
+/* Comparisons of the vector ALU, named as v_cmp; v_cmpx also writes EXEC. If an operand is NaN,
  * only the negated comparisons of floats hold.
  *
- * Each type has two or three loops over lanes, of which all its comparisons are made: by exchanging
- * the operands, and by the complement. */
+ * Each type has two or three loops over lanes, from which all its comparisons are made by
+ * exchanging the operands and by complementing the result. */
 #include "valu.h"
 
-/* Find the lanes of which the expression holds; `flip` is what the masks are combined with. */
+/* Find the lanes for which the expression holds; the masks are combined with `flip`. */
 #define LANES_WHERE(name, type, expression)                                                        \
     static __attribute__((noinline)) void name##_##type(                                           \
         const struct rows *left, const struct rows *right, u64 flip, u64 *mask, int waves) {       \
@@ -18,10 +18,10 @@
         }                                                                                          \
     }
 
-/* A relation of the operands at two places, which one of these loops finds, or its complement. */
+/* A relation of the operands at two places, which one of these loops or its complement finds. */
 #define RELATION(name, loop, left, right, flip)                                                    \
     DEFINE_OP(v_cmp_##name) { loop(in + left, in + right, flip, mask, waves); }
-/* One that holds in either order of the operands. */
+/* A relation that is symmetric in the operands. */
 #define IN_EITHER_ORDER(name, loop, flip)                                                          \
     DEFINE_OP(v_cmp_##name) {                                                                      \
         u64 more[BLOCK];                                                                           \

@@ -14,7 +14,7 @@ static inline u32 packed(u16 low, u16 high) { return low | (u32)high << 16; }
 
 /* -- packed conversions ------------------------------------------------------------------------ */
 
-/* To nearest even; NaN becomes quiet. */
+/* Round to nearest even; NaN becomes quiet. */
 static inline u16 to_bf16(f32 a) {
     u32 bits;
     memcpy(&bits, &a, sizeof bits);
@@ -26,7 +26,7 @@ OP2(v_cvt_pk_bf16_f32, u32, f32, f32, packed(to_bf16(a), to_bf16(b)))
 OP2(v_cvt_pk_f16_f32, u32, f32, f32, packed(float_to_half(a), float_to_half(b)))
 OP2(v_cvt_pkrtz_f16_f32, u32, f32, f32, packed(half_towards_zero(a), half_towards_zero(b)))
 
-/* [-1, 1] or [0, 1] to the range of a 16-bit integer, to nearest even; NaN becomes 0. */
+/* Map [-1, 1] or [0, 1] to the range of a 16-bit integer, to nearest even; NaN becomes 0. */
 static inline u16 normalized(f32 a, f64 low, f64 high) {
     f64 scaled = a != a ? 0 : rint((f64)a * high);
     return (u16)(i32)CLIP(scaled, low, high);
@@ -57,7 +57,7 @@ OP3(v_ashr_pk_u8_i32, u16, i32, i32, u32,
 /* -- 8-bit floats ------------------------------------------------------------------------------ */
 
 /* The format of cupygemm.emulator.units.formats: op->immediate has its mantissa bits, its bias, its
- * largest code and how it encodes Inf and NaN, 8 bits each. op->table has its codes' values. */
+ * largest code and its encoding of Inf and NaN, 8 bits each. op->table has its codes' values. */
 enum special { FN, IEEE, FNUZ };
 
 static inline u32 encoded(u32 format, f32 value, u32 noise, u32 noise_bits) {
@@ -92,7 +92,7 @@ OP1(v_cvt_f32_fp8, f32, u32, op->table[a & 0xFF])
 
 /* -- dot products ------------------------------------------------------------------------------ */
 
-/* Of two NaNs, the first. */
+/* The first of two NaNs is returned. */
 static inline f32 sum(f32 a, f32 b) { return OF_NAN(f32, a, a + b); }
 static inline f32 product(f32 a, f32 b) { return OF_NAN(f32, a, a * b); }
 
@@ -144,7 +144,7 @@ OP3(v_dot8_u32_u4, u32, u32, u32, u32, TOTAL(u32, dot_unsigned(a, b, 4) + c))
 static inline f32 rounded_to_half(f32 a) { return half_to_float(float_to_half(a)); }
 static inline f32 mad_f16(f32 a, f32 b, f32 c) { return sum(rounded_to_half(product(a, b)), c); }
 
-/* CDNA2's always treats subnormals as zero. */
+/* CDNA2's unfused multiply-add always treats subnormals as zero. */
 static inline f32 mad_f32(f32 a, f32 b, f32 c) {
     return flushed(sum(flushed(product(flushed(a), flushed(b))), flushed(c)));
 }

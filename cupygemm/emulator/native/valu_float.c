@@ -1,5 +1,5 @@
 /* Floating-point operations of the vector ALU. An f16 operation computes in f32, and its result is
- * rounded when it is written: f32 has more than twice the digits, so that is correctly rounded. */
+ * rounded when it is written. This is correctly rounded: f32 has more than twice the digits. */
 #include <math.h>
 
 #include "half.h"
@@ -39,7 +39,7 @@ enum { QUIET_F32 = 0x400000 };
 
 #define MIN(a, b) min_f32(a, b, QUIET_F32)
 #define MAX(a, b) max_f32(a, b, QUIET_F32)
-/* The median as med3_f32 states it, in two loops: as one, it does not vectorise. */
+/* The median as in med3_f32, in two loops: as one, it does not vectorise. */
 DEFINE_OP(v_med3_f32) {
     EACH_WAVE {
         u32 lows[LANES], highs[LANES], nans[LANES];
@@ -71,7 +71,7 @@ EXTREMA(f16)
 OP2(v_min_f64, u64, u64, u64, min_f64(a, b, QUIET_F64))
 OP2(v_max_f64, u64, u64, u64, max_f64(a, b, QUIET_F64))
 
-/* Those of IEEE 754-2019, which are NaN if an operand is. */
+/* The minimum and maximum of IEEE 754-2019, which are NaN if an operand is. */
 static inline f32 minimum(f32 a, f32 b) {
     return a != a || b != b ? OF_NAN(f32, a, a + b) : as_f32(MIN(bits_f32(a), bits_f32(b)));
 }
@@ -146,7 +146,7 @@ OP1(v_frexp_exp_i32_f32, u32, f32, frexp_exp_f32(a))
 OP1(v_frexp_exp_i16_f16, u16, f32, frexp_exp_f32(a))
 OP1(v_frexp_exp_i32_f64, u32, f64, frexp_exp_f64(a))
 
-/* x times a power of two, rounded once: the parts of the power that leave a normal number come
+/* x times a power of two, rounded once: the factors that keep the number normal are applied
  * first. */
 static inline f32 ldexp_f32(f32 a, i32 power) {
     i32 n = power < -400 ? -400 : power > 400 ? 400 : power;
@@ -198,7 +198,7 @@ OP1(v_log_legacy_f32, f32, f32, flushed((f32)log2((f64)flushed(a))))
 
 /* -- division ---------------------------------------------------------------------------------- */
 
-/* Nearly always no lane is scaled. */
+/* Usually no lane is scaled. */
 #define DIV_FMAS(type)                                                                             \
     OP3(v_div_fmas_##type##_unscaled, type, type, type, type, fma_##type(a, b, c))                 \
     DEFINE_OP(v_div_fmas_##type) {                                                                 \
@@ -276,7 +276,7 @@ DEFINE_DIV_SCALE(f64, fabs, 768, 0x1p128, 0x1p-128, 53, -1022, 0x1p1022)
 OP3_MASK(v_div_scale_f32_lanes, f32, f32, f32, f32, div_scale_f32(a, b, c), scales_back_f32(b, c))
 OP3_MASK(v_div_scale_f64_lanes, f64, f64, f64, f64, div_scale_f64(a, b, c), scales_back_f64(b, c))
 
-/* Nearly always the exponents are so moderate that no lane needs scaling, which one loop tells. */
+/* Usually no lane needs scaling, because the exponents are moderate; one loop checks this. */
 #define DIV_SCALE(type, near_max, tiny, largest, special)                                          \
     OP1(v_div_scale_##type##_not, type, type, a)                                                   \
     DEFINE_OP(v_div_scale_##type) {                                                                \

@@ -9,8 +9,9 @@
 typedef float f32;
 typedef double f64;
 
-/* Of several NaNs, an operation gives the first, made quiet. The compiler may exchange the operands
- * of an instruction, and with them the NaN that it gives, so the functions choose explicitly. */
+/* Of several NaNs, an operation returns the first, made quiet. The compiler may exchange the
+ * operands of an instruction and thereby the resulting NaN, so the functions select it
+ * explicitly. */
 #define DEFINE_NAN(type, bits, quiet)                                                              \
     static inline type quiet_##type(type a) {                                                      \
         bits word;                                                                                 \
@@ -40,7 +41,7 @@ static inline f64 fma_f64(f64 a, f64 b, f64 c) {
 uint64_t fma_in_units(double a, double b, double c, int unit);
 
 /* The last step of division: a*b + c, times 2^±64 (f32) or 2^±128 (f64) where `scaled` is set,
- * towards the side that v_div_scale moved away from; rounded once, also to a subnormal. */
+ * in the direction that undoes v_div_scale; rounded once, also to a subnormal. */
 #define DEFINE_DIV_FMAS(type, bits, up, log2_up, smallest_normal, log2_smallest)                   \
     static inline type div_fmas_##type(type a, type b, type c, int scaled) {                       \
         type result = fma_##type(a, b, c);                                                         \
@@ -60,9 +61,9 @@ DEFINE_DIV_FMAS(f32, uint32_t, 0x1p64f, 64, 0x1p-126f, -149)
 DEFINE_DIV_FMAS(f64, uint64_t, 0x1p128, 128, 0x1p-1022, -1074)
 #undef DEFINE_DIV_FMAS
 
-/* Minimum, maximum and median. A quiet NaN loses against a number; where `signalling` has the quiet
- * bit (in IEEE mode) a signalling NaN wins and becomes quiet. Comparing the bits, mirrored for
- * negative numbers, puts -0 below +0. */
+/* Minimum, maximum and median. A number is preferred to a quiet NaN; if `signalling` has the quiet
+ * bit (in IEEE mode), a signalling NaN wins and becomes quiet. Comparing the bits, mirrored for
+ * negative numbers, orders -0 below +0. */
 #define DEFINE_PICK(name, bits, infinity, quiet, better)                                           \
     static inline u##bits name(u##bits x, u##bits y, u##bits signalling) {                         \
         const u##bits magnitude = ~(u##bits)0 >> 1;                                                \
@@ -82,7 +83,7 @@ DEFINE_PICK(min_f64, int64_t, 0x7FF0000000000000u, 0x8000000000000u, <)
 DEFINE_PICK(max_f64, int64_t, 0x7FF0000000000000u, 0x8000000000000u, >)
 #undef DEFINE_PICK
 
-/* The largest of three leaves the median as the larger of the others; NaN makes it the minimum. */
+/* Remove the largest of three; the median is the larger of the others; NaN makes it the minimum. */
 static inline int is_nan(uint32_t x) { return (x & ~0u >> 1) > 0x7F800000u; }
 
 static inline uint32_t med3_f32(uint32_t x, uint32_t y, uint32_t z, uint32_t signalling) {
@@ -106,7 +107,7 @@ static inline uint32_t permuted(uint32_t a, uint32_t b, uint32_t picks) {
            permuted_byte(a, b, picks >> 16 & 0xFF) << 16 | permuted_byte(a, b, picks >> 24) << 24;
 }
 
-/* sin(2 pi a) and cos(2 pi a); outside the documented domain of 256 turns, those of 0. */
+/* sin(2 pi a) and cos(2 pi a); outside the documented domain of 256 turns, their values at 0. */
 static inline f64 sine_of_turns(f64 a) {
     f64 inside = sin(0x1.921fb54442d18p2 * (a - rint(a)));
     return fabs(a) <= 256 ? inside : fabs(a) < INFINITY ? 0.0 : (f64)NAN;

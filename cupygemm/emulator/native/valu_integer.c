@@ -57,7 +57,7 @@ OP3(v_lshl_add_u32, u32, u32, u32, u32, (a << (b & 31)) + c)
 OP3(v_add_lshl_u32, u32, u32, u32, u32, (a + b) << (c & 31))
 OP3(v_lshl_or_b32, u32, u32, u32, u32, (a << (b & 31)) | c)
 
-/* In halves: this is how kernels compute addresses, and words of 32 bits take half the work. */
+/* In halves: kernels compute addresses with this, and words of 32 bits take half the work. */
 DEFINE_OP(v_lshl_add_u64) {
     EACH_WAVE {
         RESULT;
@@ -152,13 +152,13 @@ EXTREMA(i16)
 
 static inline u32 ones(u32 a) { return (u32)__builtin_popcount(a); }
 
-/* The bits of a word that belong to the lanes below `lane` of its half of the wave. */
+/* The bits of a word that are lanes below `lane` in its half of the wave. */
 static inline u32 below(int lane, int half) {
     int within = lane - 32 * half;
     return within <= 0 ? 0 : within >= 32 ? ~0u : (1u << within) - 1;
 }
 
-/* Zeros above the highest bit that is set, or -1. */
+/* The number of zeros above the highest set bit, or -1. */
 static inline u32 leading_zeros(u32 a) { return a ? (u32)__builtin_clz(a) : ~0u; }
 
 OP2(v_bcnt_u32_b32, u32, u32, u32, ones(a) + b)
@@ -185,7 +185,7 @@ OP3(v_sad_u16, u32, u32, u32, u32,
     difference(a & 0xFFFF, b & 0xFFFF) + difference(a >> 16, b >> 16) + c)
 OP3(v_sad_u32, u32, u32, u32, u32, difference(a, b) + c)
 
-/* Bytes that are zero in the reference are left out. */
+/* Bytes that are zero in the reference are skipped. */
 static inline u32 msad_u8(u32 a, u32 b) {
     u32 sum = 0;
     for (int at = 0; at < 32; at += 8)

@@ -44,7 +44,7 @@ void valu_v_swap_b32(struct machine *m, const void *operation, int64_t wave) {
     write_lanes(right, first, exec);
 }
 
-/* Exchange the odd groups of `width` lanes of the result with the even ones of the source, where
+/* Exchange the odd groups of `width` lanes of the result with the even groups of the source, where
  * both lanes are active. */
 static void swap_groups(struct machine *m, const struct valu_operation *op, int64_t wave, int width,
                         u64 odd) {

@@ -1,5 +1,5 @@
 /* The rows of 64 lanes that instructions of the vector ALU read and write: fetching a source into
- * one, and writing one to a register in some lanes. */
+ * a row, and writing a row to a register in some lanes. */
 #ifndef CUPYGEMM_VALU_ROWS_H
 #define CUPYGEMM_VALU_ROWS_H
 
@@ -11,7 +11,7 @@ static inline u64 exec_of(const struct machine *m, int64_t wave) { return scalar
 
 /* -- sources ----------------------------------------------------------------------------------- */
 
-/* Operands of several waves that are no whole registers. */
+/* Operands of several waves that are not whole registers. */
 struct block {
     u32 low[BLOCK * LANES], high[BLOCK * LANES];
 };
@@ -119,7 +119,7 @@ static inline void write_lanes(u32 *restrict row, const u32 *restrict value, u64
     }
 }
 
-/* The clamp of MODE.DX10_CLAMP, which makes 0 of NaN. */
+/* The clamp of MODE.DX10_CLAMP, which maps NaN to 0. */
 #define CLAMPED(x) ((x) > 0 ? ((x) < 1 ? (x) : 1) : 0)
 
 static inline void clamp(const struct valu_operation *op, u32 *low, u32 *high) {
@@ -141,7 +141,7 @@ static inline bool changes_result(const struct machine *m, const struct valu_ope
     return op->flushes && !(m->mode & KEEP_F32_RESULTS);
 }
 
-/* Flush an f32 result, then scale it: the output modifier does not count where subnormals stay. */
+/* Flush an f32 result, then scale it: the output modifier is ignored if subnormals are kept. */
 static inline void flush_and_scale(const struct valu_operation *op, u32 *low) {
     f32 *values = (f32 *)low;
     for (int i = 0; i < LANES; ++i)

@@ -1,8 +1,8 @@
 /* Execute an instruction of the vector ALU in some waves: find its sources, compute, write.
  *
- * The registers of consecutive waves follow one another, so that one call of an operation's
+ * The registers of consecutive waves are contiguous, so one call of an operation's
  * function computes up to BLOCK waves. A source that is a whole register is read in place, and a
- * result is written in place where every lane is active. Anything else passes through rows on the
+ * result is written in place if every lane is active. All other operands are copied to rows on the
  * stack. */
 #include "valu_rows.h"
 
@@ -25,7 +25,7 @@ static enum fetching fetching_of(const struct machine *m, const struct valu_sour
     return s->file != FROM_VECTOR ? FROM_WORD : flushes ? IF_NORMAL : IN_PLACE;
 }
 
-/* An instruction, and how it gets its sources. */
+/* An instruction, and how it fetches its sources. */
 struct step {
     const struct valu_operation *op;
     enum fetching how[MAX_SOURCES];
@@ -62,7 +62,7 @@ static bool differ(const u32 *values, int count) {
     return different != 0;
 }
 
-/* Spread what consecutive waves have in a scalar register, or a pair: a row for each wave, or one
+/* Spread a scalar register, or a pair, of consecutive waves: a row for each wave, or one
  * for all if their values are equal. */
 static void spread_scalar(const struct machine *m, const struct valu_source *source, int64_t first,
                           int waves, struct rows *rows) {
@@ -123,7 +123,7 @@ static bool have_all_lanes(const struct machine *m, int64_t first, int waves) {
     return all == ~0u;
 }
 
-/* Execute an instruction in consecutive waves, whose registers follow one another. */
+/* Execute an instruction in consecutive waves, whose registers are contiguous. */
 static void execute(struct machine *m, struct step *s, int64_t first, int waves) {
     const struct valu_operation *op = s->op;
     struct rows in[MAX_SOURCES], out;
