@@ -300,7 +300,7 @@ class Part(NamedTuple):
 
     low: int
     bits: int
-    rest: Literal["preserve", "pad", "sign"]  # what becomes of the other bits
+    rest: Literal["preserve", "pad", "sign"]  # the treatment of the other bits
 
 
 def written_part(inst: Instruction, kind: str, *, keep_high: bool) -> Part | None:

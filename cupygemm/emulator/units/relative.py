@@ -38,7 +38,7 @@ def is_selected(inst: Instruction, mode: int) -> bool:
 
 
 def indexed_forms(inst: Instruction, group: Group) -> list[tuple[Instruction, Group]]:
-    """Return an instruction with the registers that M0 selects, and the waves that it is for.
+    """Return an instruction with the registers that M0 selects, and the waves that execute it.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ def indexed_forms(inst: Instruction, group: Group) -> list[tuple[Instruction, Gr
     Raises
     ------
     Fault
-        A register is beyond the last.
+        A register number is out of range.
     """
     m0 = group.s(M0)
     forms = []

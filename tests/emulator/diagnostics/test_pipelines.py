@@ -116,7 +116,7 @@ def test_a_flag_that_one_of_two_waves_has_set() -> None:
             run("gfx942", "ring_few_signals", order)
         except KernelFault as fault:
             found[fault.kind.partition(":")[0]] = fault.detail
-    assert "sets a flag in LDS behind it, for which a loop of this wave waits" in found["LDS race"]
+    assert "sets a flag in LDS after it, for which a loop of this wave waits" in found["LDS race"]
 
 
 def test_transposing_reads_of_a_direct_to_lds_load() -> None:

@@ -112,7 +112,7 @@ def test_a_load_without_an_invalidation_is_found(name: str, target: str) -> None
         run(name, target)
     assert caught.value.kind == KIND
     assert "had loaded the same line at\n" in str(caught.value)
-    assert "put __threadfence() behind the atomic" in str(caught.value)
+    assert "put __threadfence() after the atomic" in str(caught.value)
 
 
 @pytest.mark.parametrize("target", TARGETS)

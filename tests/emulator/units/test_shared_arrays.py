@@ -60,7 +60,7 @@ def stencil(access: str, extent: int = 128) -> list[str]:
     ("access", "says"),
     [
         ("y[t] = tile[t + 1];", "LDS read outside its array|tile[128] of float tile[128], 0 bytes"),
-        ("y[t] = tile[t + 1] + weight[t];", "tile[128] of float tile[128], 0 bytes behind its end"),
+        ("y[t] = tile[t + 1] + weight[t];", "tile[128] of float tile[128], 0 bytes past its end"),
         ("y[t] = weight[t - 1];", "weight[-1] of float weight[128], 4 bytes before its start"),
         ("tile[t + 3] = 1; y[t] = tile[t];", "LDS write outside its array|tile[128] of float"),
         ("tile[t + 3] += x[t]; y[t] = tile[t];", "tile[128] of float tile[128]"),
@@ -136,7 +136,7 @@ extern "C" __global__ void histogram(const float* x, float* y, int n) {
 @pytest.mark.parametrize(
     ("statement", "says"),
     [
-        ("atomicAdd(&bins[t % 17], 1);", "bins[16] of int bins[16], 0 bytes behind its end"),
+        ("atomicAdd(&bins[t % 17], 1);", "bins[16] of int bins[16], 0 bytes past its end"),
         ("y[t] = atomicMax(&others[t % 16 - 1], t);", "others[-1] of int others[16], 4 bytes"),
         ("atomicAdd(&bins[t % 16], 1); others[t % 16] = 1;", ""),
         ("atomicAdd(&bins[t % 16], 1); atomicAdd(&bins[t % 32], 1);", ""),  # which one?
@@ -169,7 +169,7 @@ extern "C" __global__ void shifted(const int* x, int* y) {
     [
         (
             "keys[t + 1] = x[t];",
-            "this is keys[128] of int keys[128], 0 bytes behind its end:\nthe index is wrong",
+            "this is keys[128] of int keys[128], 0 bytes past its end:\nthe index is wrong",
         ),
         ("keys[t % 64] = t >> 6;", "must come between the two"),
     ],

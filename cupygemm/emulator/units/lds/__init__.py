@@ -1,1 +1,1 @@
-"""DS instructions: LDS, its bank conflicts, and what finds errors in the use of it."""
+"""DS instructions: LDS, its bank conflicts, and the detection of errors in its use."""

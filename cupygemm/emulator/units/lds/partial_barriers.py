@@ -1,11 +1,11 @@
-"""Lanes that go on behind a barrier which only other lanes of their wave have reached.
+"""Lanes that continue past a barrier that only other lanes of their wave have reached.
 
-The hardware's barrier counts waves. A wave whose branch leaves some lanes out passes it like any
-other, so that a GPU goes on; but HIP allows ``__syncthreads()`` in conditional code only where all
-threads of the block agree. Lanes that have returned before the barrier do nothing behind it. So a
+The hardware's barrier counts waves. A wave in which a branch leaves some lanes out passes it like
+any other, so a GPU continues; but HIP allows ``__syncthreads()`` in conditional code only if all
+threads of the block agree. Lanes that have returned before the barrier do nothing after it. So a
 finding is a barrier with lanes switched off, and a later barrier, or access to LDS or global
-memory, in one of these lanes (native/barrier_lanes.h). Assembly may switch lanes off as it likes:
-only code whose source lines are known is looked at.
+memory, in one of these lanes (native/barrier_lanes.h). Assembly may switch lanes off on purpose:
+only code whose source lines are known is checked.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ CHECK, KIND = "partial_barriers", "barrier in a part of a wave"
 _DETAIL = """\
 lanes {lanes} of the wave have not reached the barrier
   {barrier}
-at which the others waited, and go on here. A GPU does so, because s_barrier counts waves and not
-lanes; for these lanes it orders nothing that HIP promises. __syncthreads() may stand in conditional
-code only if all threads of the block take the same way: move it out of the condition or the loop"""
+at which the others waited, and continue here. A GPU does so, because s_barrier counts waves and not
+lanes; for these lanes it orders nothing that HIP promises. __syncthreads() may be in conditional
+code only if all threads of the block take the same path: move it out of the condition or loop"""
 
 
 def is_watched(state: State) -> bool:
@@ -53,9 +53,9 @@ def fault_of(state: State, wave: int, position: int, lanes: int) -> Fault | None
     wave : int
         Index of the wave in the batch.
     position : int
-        What the fault counts as its wave.
+        The `wave` of the fault.
     lanes : int
-        The lanes that go on, a bit each.
+        The lanes that continue, one bit each.
     """
     if not line_table(state.kernel.code_object):
         return None
@@ -66,7 +66,7 @@ def fault_of(state: State, wave: int, position: int, lanes: int) -> Fault | None
 
 
 def forget(state: State) -> None:
-    """Look for no more such lanes in this batch: one finding is enough."""
+    """Stop looking for such lanes in this batch: one finding is enough."""
     machine = state.units["machine"]
     machine.arrays["skipped"].fill(0)
     machine.struct.num_skipped = 0
@@ -74,7 +74,7 @@ def forget(state: State) -> None:
 
 
 def arrive(state: State, group: Group) -> tuple[int, int] | None:
-    """Note a barrier that waves of a group reach, like note_barrier of native/barrier_lanes.h.
+    """Record a barrier that waves of a group reach, like note_barrier of native/barrier_lanes.h.
 
     Returns
     -------

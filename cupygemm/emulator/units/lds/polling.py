@@ -5,12 +5,12 @@
            v_cmp_gt_i32 vcc, s6, v1
            s_cbranch_vccnz loop   the value decides
 
-The read may be a FLAT one, whose address turns out to be in LDS: compilers read so through generic
-pointers. Such a loop ends only when another wave has written to LDS, so what that wave had done
-before is ordered before what follows (native/lds_flags.h). A loop that stores, waits at a barrier
-or moves on through LDS does other work, and a value that decides nothing is data. Compilers test
-the flag once before the loop: that read waits for it, too. Loops of functions that the kernel may
-call count.
+The read may be a FLAT one whose address is in LDS: compilers emit it for generic pointers. Such a
+loop ends only when another wave has written to LDS, so all that the writing wave did before is
+ordered before what follows (native/lds_flags.h). A loop that stores, waits at a barrier or advances
+through LDS does other work, and a value on which no branch depends is data. Compilers test the flag
+once before the loop: that read waits for it, too. Loops of functions that the kernel may call are
+included.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ def _stays(order: Sequence[Instruction], place: int, vector: int, scalar: int) -
 
 
 def _decides(order: Sequence[Instruction], read: Instruction) -> bool:
-    """Return whether a branch behind a read depends on what it has read."""
+    """Return whether a branch after a read depends on the value read."""
     vector, scalar = read.vector_writes, 0
     for inst in order:
         name = inst.mnemonic

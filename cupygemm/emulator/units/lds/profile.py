@@ -6,8 +6,8 @@ and lanes conflict only within a phase. Banks are 4 bytes wide; a target has 32 
 Sources: for 32 banks, nod-ai's amd-shark-ai notes, Composable Kernel's documentation and the ROCm
 blogs; for 64 banks, HipKittens (arXiv 2511.08083), who measured the phases of reads. The following
 is assumed, since it is not documented: a b96 access has the phases of b128; with 64 banks, a phase
-of a write is as many consecutive lanes as fill the banks once; the two halves of a read2 or write2
-are served one after the other.
+of a write consists of the consecutive lanes that fill the banks once; the two halves of a read2 or
+write2 are served one after the other.
 """
 
 from __future__ import annotations
@@ -68,15 +68,15 @@ class ConflictCounter:
 
     A call adds to ``State.units["lds_conflicts"]``, which maps a program counter to
     (wave-instructions, cycles, cycles lost to conflicts). If ``State.units["lds_cycles"]`` exists,
-    it is replaced by the cycles of each wave of the group, if it is a DS instruction. A FLAT one
-    counts in waves of which some lane is in LDS.
+    it is replaced by the cycles of each wave of the group, if it is a DS instruction. A FLAT
+    instruction counts in waves that have a lane in LDS.
 
     Parameters
     ----------
     operation : Operation
     target : Target
     lines : callable, optional
-        What else is counted, for a FLAT instruction.
+        Called for a FLAT instruction, to count its other accesses.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Read the shadow memory of LDS: who wrote a place last (native/shadow.h)."""
+"""Read the shadow memory of LDS: which wave last wrote an address (native/shadow.h)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _BY_LOAD, _WRITTEN = 36, 39  # bits of the write word of a record
 
 
 def last_writer(state: State, workgroup: int, address: int) -> tuple[int, int] | None:
-    """Return the wave that wrote last to a byte of LDS, and the program counter of its store.
+    """Return the wave that last wrote a byte of LDS, and the program counter of its store.
 
     The program counter is -1 if it is no longer on record. None stands for a byte that no store or
     atomic has written, or that is not on record at all.

@@ -1,16 +1,17 @@
 """Accesses to a ``__shared__`` array that leave it, for another variable in LDS.
 
-The compiler puts the variables of a kernel side by side, so that ``a[64]`` of ``float a[64]`` is
-``b[0]``, and no access is out of the bounds of LDS. Which array is meant, the machine code does not
-tell; the source does. The line table has the place of each access in its line: that of the array's
-name for a read, ``a[i + 1]``, and of the operator for a write, ``a[i + 1] = x``.
+The compiler places the variables of a kernel next to each other, so that ``a[64]`` of ``float
+a[64]`` is ``b[0]``, and no access is out of the bounds of LDS. The machine code does not tell which
+array is meant, but the source does. The line table has the column of each access: that of the
+array's name for a read, ``a[i + 1]``, and of the operator for a write, ``a[i + 1] = x``.
 
-Where an instruction makes two accesses (``ds_read2``), that is the place of one of them, or none.
-Then an access counts only if some lanes are inside an array and others are not; without a place,
-if the line chooses between nothing, and has subscripts of ``__shared__`` arrays and arguments only.
+If an instruction makes two accesses (``ds_read2``), the column is that of one of them, or missing.
+Then an access is a finding only if some lanes are inside an array and others are not. Without a
+column, the line must also contain no choice, and only subscript ``__shared__`` arrays and
+arguments.
 
 An atomic is a function of HIP's headers that was inlined: the line of the kernel that calls it
-names the array, ``atomicAdd(&a[i], 1)``, if it calls no other.
+names the array, ``atomicAdd(&a[i], 1)``, if it calls no other such function.
 
 An access is left out if the layout of LDS is not certain (`lds_variables`), if it is in another
 function that was inlined, wider than an element, or if the kernel declares the name more than once.
@@ -48,7 +49,7 @@ _ASSIGNED = re.compile(r"(?:[-+*/%&|^]|<<|>>)?=(?!=)|\+\+|--")
 
 
 class Meant(NamedTuple):
-    """What an access has to do with the array that its source names."""
+    """An access in terms of the array that its source names."""
 
     element: str
     declaration: str
@@ -57,14 +58,14 @@ class Meant(NamedTuple):
 
 @weak_cache
 def tables_of(kernel: Kernel) -> tuple[NDArray[np.void], NDArray[np.int64]]:
-    """Return the accesses that are looked at, and the variables in LDS, as C reads them.
+    """Return the accesses to check, and the variables in LDS, as C reads them.
 
     Returns
     -------
     accesses : ndarray
-        Of ACCESS, (n,), ascending. `low` is -1 where any variable may be meant.
+        Array of ACCESS, (n,), ascending. `low` is -1 where any variable may be meant.
     extents : ndarray
-        The first byte of each variable, and the one behind its last: int64 (m, 2).
+        The first byte of each variable, and one past its last: int64 (m, 2).
     """
     found = sorted(_variables(kernel).items())
     bounds = [(v.offset, v.offset + v.size) if v else (-1, -1) for _, v in found]
@@ -75,31 +76,29 @@ def tables_of(kernel: Kernel) -> tuple[NDArray[np.void], NDArray[np.int64]]:
 
 
 def meant_by(kernel: Kernel, pc: int, address: int, offset: int = -1) -> Meant | None:
-    """Return what an instruction's source means by an address outside its array.
+    """Describe an address outside an array in terms of the array that the source names.
 
     Parameters
     ----------
     kernel : Kernel
     pc : int
     address : int
-        In LDS.
+        An address in LDS.
     offset : int, optional
-        The place of the array in LDS, by default of that which the source names.
+        Offset of the array in LDS; by default, that of the array that the source names.
     """
     variable = _variables(kernel).get(pc)
     if offset >= 0:
         variable = next((each for each in variables_of(kernel) if each.offset == offset), None)
     if variable is None:
         return None
-    before, behind = variable.offset - address, address - variable.offset - variable.size
-    distance = (
-        f"{before} bytes before its start" if before > 0 else f"{behind} bytes behind its end"
-    )
+    before, past = variable.offset - address, address - variable.offset - variable.size
+    distance = f"{before} bytes before its start" if before > 0 else f"{past} bytes past its end"
     return Meant(element_of(variable, address), declaration_of(variable), distance)
 
 
 def meant_outside(kernel: Kernel, pc: int, address: int) -> Meant | None:
-    """Return what `meant_by` does, if the address is outside the array that the source names."""
+    """Return the result of `meant_by` if the address is outside the array that the source names."""
     variable = _variables(kernel).get(pc)
     if variable is None or 0 <= address - variable.offset < variable.size:
         return None
@@ -108,10 +107,10 @@ def meant_outside(kernel: Kernel, pc: int, address: int) -> Meant | None:
 
 @weak_cache
 def _variables(kernel: Kernel) -> dict[int, Variable | None]:
-    """Return the variable that each access is to, by its program counter; None for any."""
+    """Return the variable of each access, by program counter; None if it may be any."""
     if not hasattr(kernel, "code_object"):  # a single instruction, outside a kernel
         return {}
-    if not kernel.code_object.program[0]:  # another compiler's table has lines where none belongs
+    if not kernel.code_object.program[0]:  # another compiler's table has spurious lines
         return {}
     known = {each.name: each for each in variables_of(kernel) if each.extents}
     known = {name: each for name, each in known.items() if is_declared_once(kernel, name)}
@@ -137,25 +136,25 @@ def _variables(kernel: Kernel) -> dict[int, Variable | None]:
         plain, text = _PLAIN.fullmatch(name), table.text_around(pc)
         if plain is None or text is None:
             continue
-        before, behind = text
+        before, after = text
         size = int(plain[2]) // 8
-        variable = known.get(_named(before, behind, writes=name.startswith("ds_write")))
+        variable = known.get(_named(before, after, writes=name.startswith("ds_write")))
         if variable is not None and size <= variable.element_bytes:
             found[pc] = variable
-        elif plain[1] and not before and _CHOICE.search(behind) is None:
-            names = set(_READ.findall(behind))
+        elif plain[1] and not before and _CHOICE.search(after) is None:
+            names = set(_READ.findall(after))
             sizes = {known[each].element_bytes for each in names & set(known)}
             if names <= subscripted and sizes == {size}:
                 found[pc] = None
     return found
 
 
-def _named(before: str, behind: str, *, writes: bool) -> str:
+def _named(before: str, after: str, *, writes: bool) -> str:
     """Return the array that is accessed at a place in a line; "" if it is not certain."""
     if not writes:
-        match = _READ.match(behind) or (_before(before) if _ASSIGNED.match(behind) else None)
+        match = _READ.match(after) or (_before(before) if _ASSIGNED.match(after) else None)
     else:
-        match = _before(before) if _ASSIGNED.match(behind) else None
+        match = _before(before) if _ASSIGNED.match(after) else None
     return match[1] if match else ""
 
 

@@ -63,7 +63,7 @@ def mfma_run() -> Any:
 
 @functools.cache
 def _helpers() -> tuple[ThreadPoolExecutor | None, int]:
-    """Return a pool of threads to help the calling one, and the number of threads in all."""
+    """Return a pool of threads to help the calling one, and the total number of threads."""
     count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     if count is None or count == 1:
         return None, 1

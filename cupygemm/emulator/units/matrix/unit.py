@@ -159,7 +159,7 @@ class Shape:
     tall: bool  # bf16 with 4 elements per lane (_1k); the older CDNA instructions have 2
 
     @classmethod
-    @functools.cache  # as many mnemonics as the ISA has
+    @functools.cache  # bounded by the number of mnemonics
     def of(cls, mnemonic: str) -> Shape:
         """Parse a mnemonic."""
         found = _NAME.fullmatch(mnemonic)

@@ -1,1 +1,1 @@
-"""SMEM, FLAT, GLOBAL, SCRATCH and buffer instructions, and what finds errors in their use."""
+"""SMEM, FLAT, GLOBAL, SCRATCH and buffer instructions, and the detection of errors in their use."""

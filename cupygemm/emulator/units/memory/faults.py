@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _FIRST_GLOBAL = 1 << 32  # LDS addresses are lower, addresses of device memory are higher
 _ORDER = "an s_waitcnt in wave {other}, then an s_barrier, must come between the two\n"
 _BARRIER = "(__syncthreads() is both, for accesses that the compiler sees)"
-_FLAG = "(or wave {other} sets a flag in LDS behind it, for which a loop of this wave waits)"
+_FLAG = "(or wave {other} sets a flag in LDS after it, for which a loop of this wave waits)"
 _NOT_WAITED = (
     "wave {other} has passed an s_barrier since, without having waited for that {access}:\n"
     "put s_waitcnt {counter}(0) before its barrier (__syncthreads waits only for accesses that\n"
@@ -59,7 +59,7 @@ _TYPED = (
     FaultCode.TYPED_SWIZZLED,
     FaultCode.TYPED_MISALIGNED,
 )
-_SPACES = {  # by fault code, of those that are not about LDS
+_SPACES = {  # by fault code, for those that are not about LDS
     FaultCode.OUT_OF_BOUNDS: "",
     FaultCode.SCALAR_MISALIGNED: "",
     FaultCode.SCRATCH_OUT_OF_BOUNDS: " of private memory",
@@ -108,7 +108,9 @@ def _undefined_data(code: FaultCode, found: Any, group: Group, position: int) ->
     marks = marks_of(group.state)
     wave = int(group.wave_ids[position])
     use = (
-        "is stored to global memory" if code == FaultCode.UNDEFINED_STORE else "goes into an atomic"
+        "is stored to global memory"
+        if code == FaultCode.UNDEFINED_STORE
+        else "is used in an atomic"
     )
     return marks.fault(
         group.state, ("v", found.reg), wave, use, position=position, lanes=lanes_of(found.lanes)
@@ -137,7 +139,7 @@ def _describe(code: FaultCode, found: Any, group: Group, position: int) -> tuple
         described = meant and f"{meant.element} of {meant.declaration}, {meant.distance}"
         return (
             f"LDS {verb} outside its array",
-            f"{span}: as the source has it, this is {described};\n" + _NEXT_VARIABLE,
+            f"{span}: by the source, this is {described};\n" + _NEXT_VARIABLE,
         )
     if code == FaultCode.SCRATCH_OUT_OF_BOUNDS:
         return (
@@ -170,7 +172,7 @@ def _describe(code: FaultCode, found: Any, group: Group, position: int) -> tuple
 
 
 def _outside_lds(state: State, address: int, size: int) -> str:
-    """Return how far outside the LDS of its workgroup an access is, and what may be the cause."""
+    """Describe how far outside its workgroup's LDS an access is, and a possible cause."""
     limit = state.lds.shape[1]
     past = f"{address + size - limit} bytes past its end"
     if address >> 31:
@@ -187,7 +189,7 @@ def _outside_lds(state: State, address: int, size: int) -> str:
         past += _OFFSET_COUNTS_TWICE.format(offset[1] or offset[2])
     meant = meant_by(state.kernel, state.current_pc, address)
     if meant is not None:
-        past += f"\nas the source has it, this is {meant.element} of {meant.declaration}"
+        past += f"\nby the source, this is {meant.element} of {meant.declaration}"
     return f"the workgroup's LDS has {limit} bytes: {past}"
 
 
@@ -222,8 +224,8 @@ def _describe_race(
     cause = (
         _missing_order(code, found, group, position)
         if meant is None
-        else f"as the source has it, this is {meant.element} of {meant.declaration}, "
-        f"{meant.distance}:\nthe index is wrong, and not the order"
+        else f"by the source, this is {meant.element} of {meant.declaration}, "
+        f"{meant.distance}:\nthe index is wrong, not the order"
     )
     return (
         kind,
@@ -239,10 +241,10 @@ def _other_wave(found: Any, group: Group, position: int) -> int:
 
 
 def _other_access(code: FaultCode, found: Any, group: Group, position: int) -> str:
-    """Return the other access of a race in LDS.
+    """Describe the other access of a race in LDS.
 
-    A record names the last of several waves only. The accesses of another one that may be meant
-    are those since its last barrier.
+    A record names only the last of several waves. For another wave, the candidates are its
+    accesses since its last barrier.
     """
     state = group.state
     if found.other_pc < 0 and not found.other_seq and not found.other_by_load:
@@ -260,12 +262,12 @@ def _other_access(code: FaultCode, found: Any, group: Group, position: int) -> s
 
 
 def _missing_order(code: FaultCode, found: Any, group: Group, position: int) -> str:
-    """Return what is missing between an LDS access and that of the other wave before it."""
+    """Describe the missing order between an LDS access and the other wave's earlier access."""
     state, other = group.state, found.other_wave
     index = _other_wave(found, group, position)
     passed = state.vm_passed if found.other_by_load else state.lds_passed
     if not 0 < found.other_seq <= passed[index]:
-        # Whoever uses no flags has forgotten a barrier.
+        # Without flags, a barrier is missing.
         return (_ORDER + (_FLAG if polls_of(state.kernel) else _BARRIER)).format(other=other)
     return _NOT_WAITED.format(
         other=other,
@@ -320,7 +322,7 @@ class _Mistake(NamedTuple):
 _MISTAKES = {
     FaultCode.TYPED_FORMAT: _Mistake(
         "typed access to an unknown format",
-        "the data format is {} and the numeric format {}, which do not go together.\n"
+        "the data format is {} and the numeric format {}, which is no valid combination.\n"
         "A MTBUF instruction has its own formats, a MUBUF one those in word 3 of the resource",
     ),
     FaultCode.TYPED_SELECTS: _Mistake(

@@ -17,7 +17,7 @@ _NO_FENCE = """\
 This workgroup has read past the caches since, as one that waits for a flag does. But nothing shows
 that the other has waited for its {} before it set one, so the flag may come first: put
 __threadfence() between them (__syncthreads() does not wait for accesses to global memory), or set
-the flag with __ATOMIC_RELEASE and __HIP_MEMORY_SCOPE_AGENT behind __syncthreads()"""
+the flag with __ATOMIC_RELEASE and __HIP_MEMORY_SCOPE_AGENT after __syncthreads()"""
 
 _KEPT = """\
 A plain store may stay in the L2 of its XCD until the launch ends. The two workgroups are on
@@ -27,7 +27,7 @@ __HIP_MEMORY_SCOPE_AGENT, atomicExch) or through a volatile pointer"""
 
 _OLD_LINE = """\
 That line may still be in the vector L1 of this workgroup's compute unit, as no wave of the
-workgroup has emptied it since: put __threadfence() behind the atomic that says that the value is
+workgroup has emptied it since: put __threadfence() after the atomic that says that the value is
 there, or load the flag with __ATOMIC_ACQUIRE and __HIP_MEMORY_SCOPE_AGENT"""
 
 
@@ -72,7 +72,7 @@ def global_race(race: Race, found: Any, group: Group, position: int) -> tuple[st
 
 
 def unseen_write(found: Any, group: Group, position: int) -> tuple[str, str]:
-    """Return the kind and the description of a read of what is in another XCD's L2.
+    """Return the kind and the description of a read of data that is still in another XCD's L2.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ def unseen_write(found: Any, group: Group, position: int) -> tuple[str, str]:
 
 
 def stale_line(found: Any, group: Group, position: int) -> tuple[str, str]:
-    """Return the kind and the description of a load from a line that L1 may hold from earlier on.
+    """Return the kind and the description of a load from a line that may be stale in L1.
 
     Parameters
     ----------
@@ -104,7 +104,7 @@ def stale_line(found: Any, group: Group, position: int) -> tuple[str, str]:
 
 
 def _store_and_load(found: Any, group: Group) -> str:
-    """Return what is read, and who wrote it."""
+    """Describe what is read, and which access wrote it."""
     state, size = group.state, found.bytes
     per_group = state.num_waves // len(state.workgroup_ids)
     number, wave = divmod(found.other_wave, per_group)

@@ -4,15 +4,15 @@
     ...                                        another workgroup stores to it; atomics say so
     global_load_dword v1, v0, s[0:1]           may find the old line: no buffer_inv sc1 before
 
-No L1 is told of stores by other compute units. ``buffer_inv sc1`` (CDNA2: ``buffer_wbinvl1``)
-empties it, which the compiler emits for ``__threadfence()`` and for an acquire at the scope of the
-device. Loads with ``sc1``, as atomic and volatile ones are, do not look for a line there. (LLVM's
+An L1 does not see stores by other compute units. ``buffer_inv sc1`` (CDNA2: ``buffer_wbinvl1``)
+empties it; the compiler emits it for ``__threadfence()`` and for an acquire at device scope.
+Loads with ``sc1``, such as atomic and volatile ones, do not look for a line there. (LLVM's
 User Guide for AMDGPU, memory models of gfx90a and gfx942.)
 
-A load is found if atomics order another workgroup's plain store before it, and the same workgroup
-has loaded from the same 16 bytes before that store and not invalidated the L1 since
-(native/global_order.h). What an atomic has written is left out: a loop around atomicCAS may begin
-with an old value.
+A load is reported if atomics order another workgroup's plain store before it, and the same
+workgroup has loaded from the same 16 bytes before that store and has not invalidated the L1 since
+(native/global_order.h). Data that an atomic has written are exempt: a loop around atomicCAS may
+begin with an old value.
 """
 
 from __future__ import annotations

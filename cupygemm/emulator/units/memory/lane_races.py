@@ -1,4 +1,4 @@
-"""Describe lanes of a wave that store different values to one place (native/lane_races.h)."""
+"""Describe lanes of a wave that store different values to one address (native/lane_races.h)."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ CHECK = "lane_races"
 _OF_CUPY = "cupy_"
 _FIRST_GLOBAL = 1 << 32  # LDS addresses are lower, addresses of device memory are higher
 _REMEDY = """\
-Which of them stays is not defined. If each value is needed, the index must differ between lanes:
-look at its stride and at what it leaves out of the thread's number. If one is enough, let one lane
+It is undefined which of them remains. If each value is needed, the index must differ between lanes:
+check its stride and which part of the thread's number it ignores. If one is enough, let one lane
 store (if (lane == 0)), or use an atomic (atomicExch, atomicMax)"""
 
 
 _LOST_UPDATE = 2  # as in native/lane_races.h
 _USE_ATOMICS = """\
 They read it together, add, and store one after another, so that all additions but one are lost: use
-atomicAdd, or let the lanes count in places of their own"""
+atomicAdd, or give each lane a counter of its own"""
 
 
 def lane_race(found: Any, group: Group, position: int) -> Fault:
-    """Return the fault of lanes that store to one place.
+    """Return the fault of lanes that store to one address.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ def lane_race(found: Any, group: Group, position: int) -> Fault:
 
 
 def _may_be_meant(state: State) -> bool:
-    """Tell whether a kernel may count on any of the values.
+    """Tell whether a kernel may accept any of the values.
 
     Assembly does: ROCm/aiter's attention stores sums of lanes that have added in different orders.
     So do CuPy's functions: ``x[i] = v`` keeps one of the values if ``i`` has an element twice.
@@ -76,7 +76,7 @@ def _may_be_meant(state: State) -> bool:
 
 
 def _values(found: Any, group: Group, position: int) -> tuple[str, str] | None:
-    """Return what the two lanes store, if it is one register of each at most."""
+    """Return the values that the two lanes store, if each stores at most one register."""
     if found.bytes > 4 or found.other_seq:
         return None
     row = group.state.vgpr[found.reg][int(group.wave_ids[position])]

@@ -106,7 +106,7 @@ class Machine:
             self._watch_global_memory(state)
 
     def _set_ranges(self, state: State) -> None:
-        """Let C access what is allocated now."""
+        """Allow C to access the current allocations."""
         starts, ends = state.memory.ranges()
         if self.arrays.get("starts") is not starts or self.arrays.get("ends") is not ends:
             self._point("starts", np.ascontiguousarray(starts, np.uint64))
@@ -114,7 +114,7 @@ class Machine:
             self.struct.num_ranges = len(starts)
 
     def _watch_barriers(self, state: State) -> None:
-        """Let C look for lanes that skip barriers."""
+        """Have C look for lanes that skip barriers."""
         self.arrays["launched"][:] = exec_of(state)
         self._point("skipped", self.arrays["skipped"])
         self.arrays["skipped"].fill(0)
@@ -123,7 +123,7 @@ class Machine:
             self.struct.skipped = None
 
     def _watch_variables(self, state: State) -> None:
-        """Let C look for accesses outside the variable in LDS that the source names."""
+        """Have C look for accesses outside the variable in LDS that the source names."""
         self.struct.num_named = 0
         if state.lds.size and state.findings.policy[SHARED_ARRAYS] != "off":
             named, extents = tables_of(state.kernel)
@@ -152,7 +152,7 @@ class Machine:
             self._start_shadow(state, shadow)
 
     def _watch_flags(self, state: State) -> None:
-        """Let C follow the flags in LDS for which loops of the kernel wait."""
+        """Have C track the flags in LDS for which loops of the kernel wait."""
         self.kernel = state.kernel
         for name in ("polls", "flags", "reads"):
             self.arrays.pop(name, None)
@@ -166,7 +166,7 @@ class Machine:
             self._note_reads()
 
     def _note_reads(self) -> None:
-        """Let C note the last read of each wave, as flags order waves one by one."""
+        """Have C record the last read of each wave, as flags order waves one by one."""
         shape = *self.arrays["shadow"].shape, self.struct.waves_per_group
         reads = self.arrays.get("reads")
         if reads is None or reads.shape != shape:
@@ -194,7 +194,7 @@ class Machine:
             self.struct.num_stretches = len(rivals.stretches)
 
     def _watch_global_memory(self, state: State) -> None:
-        """Let C detect races in global memory, if the launch has a shadow of that memory."""
+        """Have C detect races in global memory, if the launch has a shadow of that memory."""
         shadow = getattr(state.memory, "shadow", None)
         if shadow is None:
             return
@@ -207,7 +207,7 @@ class Machine:
         self._start_shadow(state, shadow)
 
     def _watch_stores(self, state: State) -> None:
-        """Let C look for stores that other XCDs need not see."""
+        """Have C look for stores that other XCDs may not see."""
         gx, gy, gz = state.grid
         policy, several = state.findings.policy, gx * gy * gz > 1
         self.struct.communicates = may_communicate(state.kernel)
@@ -239,7 +239,7 @@ class Machine:
         self.struct.shadow_stride, self.struct.shadow_shift = records.shape[1], shift
 
     def _fit_shadow(self, state: State) -> None:
-        """Let the records of LDS stand for as many bytes as the kernel has needed so far."""
+        """Set the size of the LDS granules to what the kernel has needed so far."""
         shift = _granules.get(state.kernel, COARSEST)
         shape = len(state.lds), -(-state.lds.shape[1] >> COARSEST) << (COARSEST - shift)
         shadow = self.arrays.get("shadow")
@@ -324,7 +324,7 @@ class NativeStep:
         return code
 
     def finish(self, group: Group, code: int) -> None:
-        """Handle what C returned, and execute the instruction in the waves that remain.
+        """Handle the code that C returned, and execute the instruction in the remaining waves.
 
         C stops at a wave with a finding, before the wave has changed anything. If the finding is
         no error, C executes the wave again and ignores findings of this kind at this instruction.

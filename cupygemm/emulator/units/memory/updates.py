@@ -1,12 +1,12 @@
-"""Stores of what was read at the same place, plus something: ``h[i] += 1`` without an atomic.
+"""Stores of a value loaded from the same address plus something: ``h[i] += 1`` without an atomic.
 
     ds_read_b32 v6, v1
     v_add_u32   v3, 1, v6
     ds_write_b32 v1, v3
 
-Lanes with the same place read it together, and all but one of the additions are lost
-(native/lane_races.h). Only straight code is looked at, and only additions: to lower a value or to
-set a bit twice changes nothing.
+Lanes with the same address load it together, and all but one of the additions are lost
+(native/lane_races.h). Only straight-line code is checked, and only additions: lowering a value or
+setting a bit twice changes nothing.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ def is_store(inst: Instruction) -> bool:
 
 
 def updates(before: Sequence[Instruction], store: Instruction) -> bool:
-    """Tell whether a store adds to what was read at its place.
+    """Tell whether a store adds to the value that was loaded from its address.
 
     Parameters
     ----------
     before : sequence of Instruction
-        What executes before the store, in order.
+        The instructions before the store, in order.
     store : Instruction
     """
     data = next((store.operand(n) for n in ("data0", "vdata", "data") if store.operand(n)), None)
@@ -54,7 +54,7 @@ def updates(before: Sequence[Instruction], store: Instruction) -> bool:
 
 
 def _writer(before: Sequence[Instruction], end: int, bits: int) -> int:
-    """Return the place of the last instruction that writes a vector register; -1 for none."""
+    """Return the index of the last instruction that writes a vector register; -1 for none."""
     return next((i for i in reversed(range(end)) if before[i].vector_writes & bits), -1)
 
 

@@ -102,7 +102,7 @@ def memory_operation(
 def typed_operation(
     inst: Instruction, space: str, *, to_lds: bool, **address: Any
 ) -> Operation | None:
-    """Return what `memory_operation` does, of an instruction that converts between formats."""
+    """Return the operation of an instruction that converts formats, like `memory_operation`."""
     match = _TYPED.fullmatch(inst.mnemonic)
     if match is None or to_lds:
         return None

@@ -1,17 +1,18 @@
-"""Plain stores that no write-back of the L2 follows: workgroups on other XCDs need not see them.
+"""Plain stores that no write-back of the L2 follows: workgroups on other XCDs may not see them.
 
     global_store_dword v[0:1], v2, off         the flag, without sc1
     ...                                        no buffer_wbl2 sc1 from here to the end
 
-Each XCD of CDNA3 and CDNA4 has an L2 of its own. A plain store may stay there until the launch
-ends, and whoever waits for it on another XCD may wait for ever. ``buffer_wbl2 sc1`` writes the L2
-back, which the compiler emits for ``__threadfence()`` and for a release at the scope of the device.
-A store with ``sc1``, as atomic and volatile stores are, gets out at once. (LLVM's User Guide for
-AMDGPU, memory model of gfx942.)
+Each XCD of CDNA3 and CDNA4 has its own L2. A plain store may stay there until the launch
+ends, and a workgroup on another XCD that waits for it may wait for ever. ``buffer_wbl2 sc1`` writes
+the L2 back; the compiler emits it for ``__threadfence()`` and for a release at device scope.
+A store with ``sc1``, such as an atomic or volatile one, leaves the L2 immediately. (LLVM's User
+Guide for AMDGPU, memory model of gfx942.)
 
-A store is found if no wave of its workgroup has written back since, and either atomics order the
-store before the load, or the code shows that no wave of the workgroup can write back where it is
-now. A function that is called might write back. On CDNA2, all workgroups share one L2.
+A store is reported if no wave of its workgroup has written back since, and either atomics order the
+store before the load, or the code shows that no wave of the workgroup can write back from its
+current instruction on. A function that is called might write back. On CDNA2, all workgroups share
+one L2.
 """
 
 from __future__ import annotations
@@ -54,9 +55,9 @@ def writes_back(inst: Instruction) -> bool:
 
 
 def write_back(group: Group) -> None:
-    """Note that waves write the L2 back, with what others of their workgroup have stored so far.
+    """Record that waves write the L2 back, with the stores of their workgroup so far.
 
-    Those stores count that were waited for, or that a barrier follows.
+    Only stores that were waited for, or that a barrier follows, are included.
     """
     state = group.state
     written = (
@@ -75,7 +76,7 @@ def write_back(group: Group) -> None:
 def may_communicate(kernel: Kernel) -> bool:
     """Tell whether workgroups of a kernel may wait for each other.
 
-    Others have no atomic, no load past the caches, and no call of a function that may have one.
+    They cannot without an atomic, a load past the caches, or a call that may contain one.
     """
     if not hasattr(kernel, "code_object"):  # a single instruction, outside a kernel
         return True
@@ -106,7 +107,7 @@ def _without(kernel: Kernel) -> NDArray[np.uint8]:
 
 
 def _before(nodes: dict[int, Node], ends: list[int]) -> set[int]:
-    """Return the instructions from which some others can be reached."""
+    """Return the instructions from which any of `ends` can be reached."""
     before, found = predecessors(nodes), set(ends)
     while ends:
         new = set(before[ends.pop()]) - found

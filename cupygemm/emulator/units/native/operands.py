@@ -130,13 +130,13 @@ def operation(function: str, sources: Sequence[Source], second: Sequence[Source]
 def set_mode(
     record: Any, inst: Instruction, kinds: list[str], result: str, *, exact: bool
 ) -> tuple[int, int]:
-    """State what MODE does to an operation on floats.
+    """Set the effect of MODE on an operation on floats.
 
     Returns
     -------
     tuple of int
-        The bits of MODE of which C knows one setting, and that setting. C reads the others, which
-        say what happens to subnormals of f32.
+        The bits of MODE for which C supports one setting, and that setting. C reads the others,
+        which control subnormals of f32.
     """
     mask = 0 if exact else float_mode.relevant_bits([*kinds, result]) & ~_F32_SUBNORMALS
     value = float_mode.DEFAULT
@@ -177,7 +177,7 @@ def set_dpp(record: Any, inst: Instruction) -> None:
 
 
 def renamed(name: str) -> str:
-    """Return the operation of an instruction that differs only in where its operands lie."""
+    """Return the operation of an instruction that differs only in the place of its operands."""
     if name.startswith("v_pk_"):
         name = name.replace("v_pk_", "v_")
     for plain in ("fma", "mad"):

@@ -20,7 +20,7 @@ from cupygemm.emulator.waves.state import GPR_INDEX, VSKIP, Group
 Step = Callable[[Group], Any]
 
 _MODE_REGISTER, _XCC_ID_REGISTER = 1, 20
-IGNORED = frozenset(  # what they influence is not modelled
+IGNORED = frozenset(  # their effects are not modelled
     """
     s_nop s_sleep s_setprio s_icache_inv s_incperflevel s_decperflevel s_ttracedata s_wakeup
     s_sethalt
@@ -38,7 +38,7 @@ _CONDITIONS: dict[str, Callable[[Group], Any]] = {
 
 
 _WRONG_MASK = 32  # the s_trap by which device/warp_sync.h reports a mask
-# What other s_trap of the headers here mean: the kind of fault, and what to do.
+# Other s_trap instructions of the headers here: the kind of fault, and what to do.
 _TRAPS = {
     33: (
         "failed assert",
@@ -111,7 +111,7 @@ def _report_mask(group: Group, lanes: tuple[int, ...]) -> None:
         "mask of other lanes",
         "a _sync function is called with a mask that does not name exactly the lanes that call\n"
         "it with this mask: ROCm's functions stop the kernel there, unless NDEBUG is defined.\n"
-        "A wave has 64 lanes: pass ~0ull where all take part, or what __ballot() has returned",
+        "A wave has 64 lanes: pass ~0ull where all take part, or the result of __ballot()",
         wave=0,
         lane=lanes[0],
         lanes=lanes,
