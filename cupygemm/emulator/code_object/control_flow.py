@@ -50,9 +50,9 @@ class Loop:
 
 
 def graph(kernel: Kernel, entry: int | None = None) -> dict[int, Node]:
-    """Return the instructions that can be reached from a kernel's entry, by program counter.
+    """Return the instructions that are reachable from a kernel's entry, by program counter.
 
-    With `entry`, those that can be reached from there, as from a function that the kernel calls.
+    With `entry`, return those reachable from there, such as in a function that the kernel calls.
 
     Raises
     ------

@@ -34,7 +34,7 @@ _CONSTANT = re.compile(
     r"\bconst(?:expr)?\s+(?:static\s+)?(?:unsigned\s+)?(?:int|unsigned|long|size_t|auto)\s+"
     r"(\w+)\s*=\s*([^;,]+)"
 )
-_DEPTH = 8  # of constants that are defined by others
+_DEPTH = 8  # of constants that are defined in terms of others
 _OPERATORS = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -55,9 +55,9 @@ class Variable:
     name, type : str
     element_bytes : int
     extents : tuple of int
-        Of an array.
+        The extents of an array.
     alignment : int
-        The alignment that its declaration asks for, in bytes.
+        The alignment that its declaration requests, in bytes.
     offset : int
     """
 
@@ -75,12 +75,12 @@ class Variable:
 
     @property
     def size(self) -> int:
-        """The bytes of the whole variable."""
+        """The size of the whole variable, in bytes."""
         return self.element_bytes * math.prod(self.extents)
 
 
 def element_of(variable: Variable, address: int) -> str:
-    """Return the name of an element; one outside has a first index out of range."""
+    """Return the name of an element; outside the array, its first subscript is out of range."""
     index = (address - variable.offset) // variable.element_bytes
     return variable.name + (subscripts(index, variable.extents) if variable.extents else "")
 
@@ -91,7 +91,7 @@ def subscripts(index: int, extents: Sequence[int]) -> str:
     Parameters
     ----------
     index : int
-        Counted over all dimensions. Of one outside, the first subscript is out of range.
+        Index over all dimensions. Outside the array, the first subscript is out of range.
     extents : sequence of int
     """
     places: list[int] = []
@@ -102,19 +102,19 @@ def subscripts(index: int, extents: Sequence[int]) -> str:
 
 
 def declaration_of(variable: Variable) -> str:
-    """Return how a source declares a variable: ``float tile[16][16]``."""
+    """Return the declaration of a variable, as in source: ``float tile[16][16]``."""
     return f"{variable.type} {variable.name}" + "".join(f"[{each}]" for each in variable.extents)
 
 
 def declared_as(text: str, name: str, space: str = "", *, size: int) -> Variable | None:
-    """Return the variable that a source declares by a name; None unless it does so once.
+    """Return the variable of a name that a source declares; None unless it does so exactly once.
 
     Parameters
     ----------
     text : str
     name : str
     space : str
-        A pattern that the declaration begins with.
+        A pattern with which the declaration begins.
     size : int
         Bytes of the variable, for an array of a type that is not known here; 0 if not known.
     """
@@ -133,7 +133,7 @@ def declared_as(text: str, name: str, space: str = "", *, size: int) -> Variable
 
 
 def _of_size(text: str, constants: Mapping[str, str], size: int) -> Iterator[Variable]:
-    """Yield the array of a declaration, whose elements have the size that is left for each."""
+    """Yield the array of a declaration, with elements of the size that fits the whole."""
     parts = _ARRAY.fullmatch(text.strip())
     extents = [_evaluated(each, constants) for each in _EXTENT.findall(parts[3])] if parts else []
     if parts and all(extents) and size and size % math.prod(extents) == 0:

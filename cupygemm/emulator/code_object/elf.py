@@ -25,7 +25,7 @@ from cupygemm.emulator.targets import TARGETS
 
 _BUNDLE_MAGIC = b"__CLANG_OFFLOAD_BUNDLE__"
 _NT_AMDGPU_METADATA = 32
-_MAX_GAPS = 64 << 20  # between segments: linkers leave pages, of at most some MiB
+_MAX_GAPS = 64 << 20  # between segments: linkers leave pages, at most some MiB
 _MAX_IMAGE = 2 << 30  # the parts of a code object address one another by 32 bits
 # The exceptions that the readers of ELF and msgpack raise for damaged or truncated bytes.
 _DAMAGE = (
@@ -45,7 +45,7 @@ class InvalidCodeObject(EmulatorError):
 
 @contextlib.contextmanager
 def damage_reported() -> Iterator[None]:
-    """Raise `InvalidCodeObject` for what the readers of ELF and msgpack raise."""
+    """Raise `InvalidCodeObject` for the exceptions that the readers of ELF and msgpack raise."""
     try:
         yield
     except _DAMAGE as err:
@@ -55,7 +55,7 @@ def damage_reported() -> Iterator[None]:
 
 
 def unbundle(data: bytes, target_name: str | None = None) -> bytes:
-    """Return the code object for a target out of a clang offload bundle; other data as it is.
+    """Return a target's code object from a clang offload bundle; return other data unchanged.
 
     Raises
     ------
@@ -91,7 +91,7 @@ def open_elf(data: bytes) -> ELFFile:
 
 
 def target_of_elf(elf: ELFFile) -> str:
-    """Return the processor that an ELF file is for."""
+    """Return the name of an ELF file's processor."""
     machine = elf["e_flags"] & 0xFF
     if machine not in _MACHINES:
         raise InvalidCodeObject(
@@ -135,7 +135,7 @@ class Symbol(NamedTuple):
 
 def symbols_of(elf: ELFFile) -> list[Symbol]:
     """Return the symbols that the file defines."""
-    # pyelftools would take half the time of loading a code object to read them.
+    # Reading them with pyelftools would take half the time of loading a code object.
     symbols = []
     for section in elf.iter_sections():
         if not isinstance(section, SymbolTableSection):
@@ -162,7 +162,7 @@ def pointed_to(elf: ELFFile) -> dict[str, str]:
             if variable is not None:
                 sym = table.get_symbol(relocation["r_info_sym"])
                 where = sym["st_shndx"], sym["st_value"] + relocation["r_addend"]
-                found[variable] = sym.name or at[where]  # a local symbol is a place in a section
+                found[variable] = sym.name or at[where]  # a local symbol is an offset in a section
     return found
 
 

@@ -1,7 +1,7 @@
 """The call sites of inlined code, from DWARF's inlined subroutines (``-g``).
 
-An instruction of a helper that was inlined has the helper's source line. The call site in the
-kernel is what its author knows.
+The source line of an inlined instruction is in the helper. The call site in the kernel is what
+its author knows.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Line = tuple[str, int]
 
 @dataclass(frozen=True)
 class InlinedCode:
-    """A stretch of code that was inlined.
+    """A range of code that was inlined.
 
     Attributes
     ----------
@@ -34,7 +34,7 @@ class InlinedCode:
 
 
 def inlined_code(dwarf: Any, unit: Any, names: dict[int, str]) -> list[InlinedCode]:
-    """Return what was inlined in a compilation unit.
+    """Return the inlined code of a compilation unit.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The text of a program in its code object, so that reports quote the line that is at fault.
+"""The text of a program in its code object, so that reports can quote a line.
 
 CuPy gives hiprtc a program as text, under the name of a temporary file. A section of the code
 object, ``.cupygemm.source``, keeps the name and the text.
@@ -16,7 +16,7 @@ from elftools.elf.elffile import ELFFile
 from cupygemm._build.source_text import bytes_of
 
 SECTION = ".cupygemm.source"
-# ELF: of the file's header, from the place of the section headers on; and a section's header.
+# ELF: the file's header, from the offset of the section headers on; and a section's header.
 _TABLES, _TABLES_AT = struct.Struct("<QIHHHHHH"), 0x28
 _SECTION, _OFFSET, _SIZE, _PROGBITS = struct.Struct("<IIQQQQIIQQ"), 4, 5, 1
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
@@ -25,14 +25,14 @@ _LARGEST = 1 << 22  # bytes of a file that is read for its lines
 
 
 def with_source(code: bytes, name: str, source: str) -> bytes:
-    """Return a code object that keeps a program, unless that is very long.
+    """Return a code object that also holds a program's text, unless the text is very long.
 
     Parameters
     ----------
     code : bytes
         An ELF file of 64 bits.
     name : str
-        What the compiler calls the program.
+        The compiler's name for the program.
     source : str
     """
     text = bytes_of(f"{name}\0{source}")
@@ -55,7 +55,7 @@ def with_source(code: bytes, name: str, source: str) -> bytes:
 
 
 def program_of(elf: bytes) -> tuple[str, str]:
-    """Return the name and the text of the program that a code object keeps; "" if it keeps none."""
+    """Return the name and the text of the program in a code object; "" if it has none."""
     section = ELFFile(io.BytesIO(elf)).get_section_by_name(SECTION) if elf else None
     if section is None:
         return "", ""
@@ -64,7 +64,7 @@ def program_of(elf: bytes) -> tuple[str, str]:
 
 
 def without_comments(source: str) -> str:
-    """Return a program with blanks in place of comments, so that all else keeps its place."""
+    """Return a program with blanks in place of comments, so that positions do not change."""
     return _COMMENT.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), source)
 
 
@@ -91,7 +91,7 @@ class Sources:
         return kept
 
     def quote(self, file: str, line: int) -> str:
-        """Return a line without its margins; "" if it is not known.
+        """Return a line without surrounding blanks; "" if it is not known.
 
         Parameters
         ----------

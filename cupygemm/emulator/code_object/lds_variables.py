@@ -1,16 +1,16 @@
-"""Name the element of a ``__shared__`` variable or a private array behind an address, from source.
+"""Name the element of a ``__shared__`` variable or a private array at an address, from source.
 
     source ─► declarations in the kernel ─► sizes ─► LLVM's layout ─► equal to the kernel's LDS?
 
-A code object has no names for LDS: the compiler makes one structure of a kernel's variables. They
-are read from the source here, and laid out as LLVM does (AMDGPULowerModuleLDS: by alignment, which
-grows with the size to 16, then by size, then by mangled name). Only if the result is as large as
-the kernel's LDS, without a gap, is an element named; variables of functions that the kernel calls,
-or types that are not known here, therefore leave all addresses without a name.
+A code object has no names for LDS: the compiler combines a kernel's variables in one structure.
+Here, they are read from the source and laid out as in LLVM (AMDGPULowerModuleLDS: by alignment,
+which grows with the size to 16, then by size, then by mangled name). An element is named only if
+the result has the size of the kernel's LDS, without a gap. Variables of functions that the kernel
+calls, or of types that are not known here, therefore leave all addresses without a name.
 
-A private array that the compiler does not keep in registers begins the private memory of a
-work-item. It is named if neither the kernel nor a function that it may call declares another, and
-the kernel has no more private memory than this one takes.
+A private array that the compiler does not keep in registers is at the start of the private memory
+of a work-item. It is named if neither the kernel nor a function that it may call declares another,
+and the kernel has no more private memory than this array takes.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from cupygemm.emulator.code_object.line_table import line_table
 if TYPE_CHECKING:
     from cupygemm.emulator.code_object.loading import Kernel
 
-_MOST_VARIABLES = 8  # of which subsets are tried
+_MOST_VARIABLES = 8  # whose subsets are tried
 _DECLARATION = re.compile(r"(?<!extern )__shared__\s+([^;{}]+);")
 _PRIVATE = re.compile(  # an array of any type, initialised by a list if at all
     r"(?<=[;{})])\s*([\w:<>,*\s]+?\b\w+\s*(?:\[[^\]]*\]\s*)+[^;{}()=]*)(?:=?\s*\{[^;]*\})?;"
@@ -44,7 +44,7 @@ _NOT_PRIVATE = re.compile(
 )
 _OTHER_KERNEL = re.compile(r"\b__global__\b(?=[^;]*?\{)")
 _KEYWORDS = {"return", "else", "do", "case", "sizeof", "and", "or", "not"}
-_FRAME = 32  # bytes by which a stack frame may be larger than what lies in it
+_FRAME = 32  # bytes by which a stack frame may exceed its contents
 
 
 def variable_at(kernel: Kernel, address: int) -> str:
@@ -70,7 +70,7 @@ def variables_of(kernel: Kernel) -> list[Variable]:
 
 
 def is_declared_once(kernel: Kernel, name: str) -> bool:
-    """Tell whether a kernel's function declares a name for its variable in LDS, and no other."""
+    """Tell whether a kernel's function declares a name once, for its variable in LDS."""
     text = without_noise(line_table(kernel.code_object).source_of(kernel.entry))
     declared = rf"(\w+)\s+{name}\b|(\w+)\s*[*&]+\s*{name}\b(?!\s*\[)|(>)\s*{name}\b(?=\s*[=;])"
     words = ["".join(found) for found in re.findall(declared, _body(text, kernel.name))]
@@ -102,7 +102,7 @@ def _element(variable: Variable, address: int) -> str:
 
 
 def private_array(text: str, kernel: str, scratch_bytes: int) -> Variable | None:
-    """Return the only private array of a kernel and of what it may call; None if it is not certain.
+    """Return the only private array of a kernel and the functions it may call; None if not certain.
 
     Parameters
     ----------
@@ -138,7 +138,7 @@ def variables(text: str, kernel: str, lds_bytes: int) -> list[Variable]:
     kernel : str
         The name of the kernel, as mangled.
     lds_bytes : int
-        What the compiler has made of its variables.
+        Size of the structure that the compiler has made of its variables.
     """
     made = _all_declared(text, kernel)
     whole = _laid_out(made)
@@ -155,7 +155,7 @@ def variables(text: str, kernel: str, lds_bytes: int) -> list[Variable]:
 
 
 def removed_bytes(kernel: Kernel) -> int:
-    """Return how much of a kernel's variables in LDS the compiler has removed; 0 if not known."""
+    """Return the bytes of LDS variables that the compiler has removed; 0 if not known."""
     if not hasattr(kernel, "code_object"):
         return 0
     text = line_table(kernel.code_object).source_of(kernel.entry)
@@ -177,7 +177,7 @@ def _all_declared(text: str, kernel: str) -> list[Variable]:
 
 
 def _body(text: str, kernel: str) -> str:
-    """Return the text of a kernel's function; "" if it is not found, or there are several."""
+    """Return the text of a kernel's function; "" if it is not found or not unique."""
     mangled = re.match(r"_Z(\d+)(\w+)", kernel)
     name = mangled[2][: int(mangled[1])] if mangled else kernel
     bodies = []
@@ -216,7 +216,7 @@ def _laid_out(made: Sequence[Variable]) -> list[Variable]:
 
 
 def _total(laid_out: Sequence[Variable]) -> int:
-    """Return the bytes of the structure that the variables make."""
+    """Return the size in bytes of the structure of the variables."""
     if not laid_out:
         return 0
     end = laid_out[-1].offset + laid_out[-1].size

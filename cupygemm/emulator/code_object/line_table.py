@@ -22,7 +22,7 @@ _OWN_HEADERS = tuple(
     f"{EMULATOR / name}/" for name in ("hip_headers", "small_library", "full_library")
 )
 OWN_FOLDER = "/cupygemm/emulator/"
-"""What debug information calls `EMULATOR`: a cached program may come from another installation."""
+"""The path of `EMULATOR` in debug information: a cached program may be of another installation."""
 
 
 class LineTable:
@@ -54,16 +54,16 @@ class LineTable:
     def find(self, pc: int) -> Line | None:
         """Return the file and line of the instruction at a virtual address, or None.
 
-        Where a function of the emulator's HIP headers was inlined, such as ``atomicAdd``, it is the
-        line that calls it.
+        If a function of the emulator's HIP headers was inlined there, such as ``atomicAdd``, it is
+        the line of the call.
         """
         return next(iter(self._places(pc)), None)
 
     def text_around(self, pc: int) -> tuple[str, str] | None:
         """Return the text before and after an instruction's place in its line; None if not known.
 
-        Code for several places of one line has the whole line after it. Code that was inlined, or
-        that stands for several lines, has no place.
+        If the code belongs to several columns of a line, the text after is the whole line. Code
+        that was inlined, or that belongs to several lines, has no column.
         """
         place = bisect.bisect_right(self._places_of_columns, pc) - 1
         found = self._columns[self._places_of_columns[place]] if place >= 0 else None
@@ -76,7 +76,7 @@ class LineTable:
         return text[:place], text[place:]
 
     def kernel_line(self, pc: int) -> str:
-        """Return the text of the kernel's line that an instruction belongs to.
+        """Return the text of the kernel's line to which an instruction belongs.
 
         It is "" if it is not known, or if a function of the same file was inlined there.
         """
@@ -87,7 +87,7 @@ class LineTable:
         return lines[line - 1] if 0 < line <= len(lines) else ""
 
     def call_sites(self, pc: int) -> tuple[Line, ...]:
-        """Return where the code of that line was inlined, the innermost call first."""
+        """Return the call sites of that line's inlined code, the innermost first."""
         return self._places(pc)[1:]
 
     def quote(self, line: Line) -> str:
@@ -95,14 +95,14 @@ class LineTable:
         return self._sources.quote(*line)
 
     def source_of(self, pc: int) -> str:
-        """Return the text of the file that an instruction's line is in; "" if it is not known."""
+        """Return the text of the file with an instruction's line; "" if it is not known."""
         line = self.find(pc)
         return "\n".join(self._sources.lines(line[0])) if line else ""
 
     def _places(self, pc: int) -> tuple[Line, ...]:
         """Return the line of an instruction and its call sites.
 
-        A macro that makes a function calls it on the function's own line, which is said once.
+        A macro that generates a function calls it on the function's own line, which is listed once.
         """
         place = bisect.bisect_right(self._addresses, pc) - 1
         line = self._lines[place] if place >= 0 else None
@@ -125,7 +125,7 @@ def _collect(
     """Add the rows of a line program, and return the names of its files.
 
     A row applies up to the next one's address. `columns` gets None where the compiler
-    says 0, for several lines; column 0 stands for several columns of a line.
+    states line 0, for several lines; column 0 means several columns of a line.
     """
     names = _file_names(program)
     for entry in program.get_entries():

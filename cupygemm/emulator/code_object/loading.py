@@ -49,12 +49,12 @@ class Argument:
     offset: int
     size: int
     value_kind: str
-    access: str = ""  # "read_only" or "write_only", of a __restrict__ pointer that is so used
+    access: str = ""  # "read_only" or "write_only", for a __restrict__ pointer used that way
 
     @property
     def source_name(self) -> str:
         """The name in the source; empty if it is not known."""
-        return self.name.removesuffix(".coerce")  # what clang makes of a HIP pointer
+        return self.name.removesuffix(".coerce")  # clang's name for a HIP pointer
 
     def label(self, position: int) -> str:
         """Return the position and, as far as known, the name: ``argument 2 (out)``."""
@@ -63,7 +63,7 @@ class Argument:
 
 @dataclass(frozen=True)
 class Descriptor:
-    """The 64-byte kernel descriptor, taken apart."""
+    """The fields of the 64-byte kernel descriptor."""
 
     group_segment_size: int
     private_segment_size: int
@@ -95,7 +95,7 @@ class Descriptor:
 
     @property
     def num_registers(self) -> int:
-        """Return the VGPRs and AGPRs allocated together."""
+        """Return the total number of VGPRs and AGPRs allocated."""
         return ((self.rsrc1 & 0x3F) + 1) * 8
 
 
@@ -155,18 +155,18 @@ class CodeObject:
     base : int
         Device address of the image; add a virtual address to it.
     image : bytes
-        The image, by virtual address, up to the last byte that the file holds.
+        The image, by virtual address, up to the last byte that is in the file.
     kernels : dict of str to Kernel
     symbols : dict of str to (int, int)
         Device address and size of every global object.
     functions : list of (int, int, str)
         Virtual address, size and name of every function, sorted.
     elf : bytes
-        The file as it was loaded, for what the image lacks: debugging information.
+        The file as it was loaded, for debugging information, which the image lacks.
     printf : device_printf.Buffer or None
-        What its kernels print to, once one was launched.
+        The output buffer of its kernels, once one was launched.
     shown : set of str
-        The variables whose addresses the host has asked for.
+        The variables whose addresses the host has requested.
     """
 
     target_name: str
@@ -181,13 +181,13 @@ class CodeObject:
 
     @functools.cached_property
     def program(self) -> tuple[str, str]:
-        """The name and the text of the program that it keeps; "" of both if it keeps none."""
+        """The name and the text of the program in it; both "" if it has none."""
         return program_of(self.elf)
 
     def locate(self, pc: int) -> tuple[str, int]:
-        """Return the function that holds `pc`, and the offset into it.
+        """Return the function that contains `pc`, and the offset into it.
 
-        A function without a size, of an assembly file, extends to the next one.
+        A function without a size, from an assembly file, extends to the next one.
         """
         position = bisect.bisect_right(self.functions, pc, key=lambda function: function[0])
         for start, size, name in reversed(self.functions[:position]):
@@ -202,7 +202,7 @@ def target_of(data: bytes) -> str:
     Raises
     ------
     InvalidCodeObject
-        It is not an AMDGPU ELF file, or is for a processor that is not emulated.
+        The data are not an AMDGPU ELF file, or are for a processor that is not emulated.
     """
     with damage_reported():
         return target_of_elf(open_elf(data))
@@ -249,7 +249,7 @@ def load(data: bytes, memory: Memory, target_name: str | None = None) -> CodeObj
 
 
 def _place(elf: ELFFile, data: bytes, image: bytearray, base: int) -> CodeObject:
-    """Move a code object to its address and read its kernels."""
+    """Relocate a code object to its address and read its kernels."""
     relocate(elf, image, base)
     ctypes.memmove(base, bytes(image), len(image))
     code_object = CodeObject(target_of_elf(elf), base, bytes(image), elf=data)

@@ -1,9 +1,9 @@
-"""Name the element of a ``__device__`` or ``__constant__`` variable behind an address or an index.
+"""Name the element of a ``__device__`` or ``__constant__`` variable at an address or an index.
 
-    symbol table ─► variable and its bytes ─► type, of DWARF (-g) or of the source's declaration
+    symbol table ─► variable and its bytes ─► type, from DWARF (-g) or the source's declaration
         ─► element: scratch[0], params[1].w[2]
 
-Without a type, a place is named as a byte of its variable.
+Without a type, a location is named as a byte of its variable.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ class ModuleVariable:
     Attributes
     ----------
     name : str
-        In the source, without its namespaces.
+        The name in the source, without its namespaces.
     address, size : int
-        On the device, in bytes.
+        Address on the device, and size in bytes.
     type : DIE or None
-        Of the debug information.
+        Its type in the debug information.
     declared : Variable or None
-        What the source declares.
+        Its declaration in the source.
     """
 
     name: str
@@ -78,7 +78,7 @@ class ModuleVariable:
 
 @dataclass(frozen=True)
 class IndexedArray:
-    """An array that source indexes somewhere.
+    """An array that an index expression of the source accesses.
 
     Attributes
     ----------
@@ -93,12 +93,12 @@ class IndexedArray:
         return math.prod(self.declared.extents)
 
     def element(self, index: int) -> str:
-        """Return an element as source names it; one outside has a first index out of range.
+        """Return an element's name in source; outside, the first subscript is out of range.
 
         Parameters
         ----------
         index : int
-            Counted over all dimensions.
+            Index over all dimensions.
         """
         return element_of(self.declared, index * self.declared.element_bytes)
 
@@ -128,13 +128,13 @@ def variable_at(code_object: CodeObject, address: int) -> str:
 
 
 def indexed_at(kernel: Kernel, pc: int) -> IndexedArray | None:
-    """Return the array that source indexes at an instruction's place; None if it is not certain."""
+    """Return the array that source indexes at an instruction's column; None if not certain."""
     around = line_table(kernel.code_object).text_around(pc)
     if around is None:
         return None
-    before, behind = around
-    stored = _STORED.match(behind) is not None  # its place is that of the operator
-    text = next(_ending(before.rstrip()), "") if stored else _leading(behind)
+    before, after = around
+    stored = _STORED.match(after) is not None  # the column is that of the operator
+    text = next(_ending(before.rstrip()), "") if stored else _leading(after)
     arrays = list(_SUBSCRIPTED.finditer(_without_subscripts(text)))
     if not arrays:
         return None

@@ -1,18 +1,18 @@
-"""Pinned memory of the host that is used while an asynchronous copy from it, or to it, is pending.
+"""Pinned host memory that is used while an asynchronous copy from or to it is pending.
 
-    hipMemcpyAsync(device, pinned)     its bytes are remembered
-    pinned[:] = 2                      seen by nobody
-    hipStreamSynchronize               the bytes have changed: which of them are copied, is chance
+    hipMemcpyAsync(device, pinned)     its bytes are recorded
+    pinned[:] = 2                      not visible to the emulator
+    hipStreamSynchronize               the bytes have changed: which are copied, is undefined
 
     hipMemcpyAsync(pinned, device)
-    print(pinned)                      seen by nobody
-    exit                               the host has not waited: it may have read the bytes before
+    print(pinned)                      not visible to the emulator
+    exit                               the host has not waited: it may have read too early
 
-The emulated device copies at once, so that such a program is right here, and wrong on a GPU. What
-the host does to memory is not seen; so the bytes are compared where the host waits for work of a
-stream, and where it asks for the next copy. What the device may have written in between is left
-out: a copy, a fill or a library call to the same bytes, a host function, a kernel. The last copies
-are remembered, up to a limit.
+The emulated device copies immediately, so such a program is right here and wrong on a GPU. The
+host's accesses to memory are not visible. So the bytes are compared when the host waits for work
+of a stream, and when it submits the next copy. Bytes that the device may have written in between
+are exempt: by a copy, a fill or a library call, a host function, a kernel. The latest copies
+are recorded, up to a limit.
 """
 
 from __future__ import annotations
@@ -35,26 +35,26 @@ if TYPE_CHECKING:
 
 CHECK = "pending_copies"
 _REMEMBERED = 8  # copies
-_LARGEST = 4 << 20  # bytes of a copy, so that all that are remembered take 32 MiB at most
+_LARGEST = 4 << 20  # bytes of a copy, so that all recorded ones take at most 32 MiB
 _SHOWN = 8  # bytes
 _UNAWAITED = """\
 the host never waited for a copy to its pinned memory
   {label} in {stream}, submitted at {site}
   on a GPU, the copy may come after all that the host has read there, which is what the memory held
-  before. Call stream.synchronize(), or wait for an event behind the copy, before the memory is read
+  before. Call stream.synchronize(), or wait for an event after the copy, before the memory is read
   check: {check}"""
 _TEXT = """\
 pinned memory of the host changed while a copy from it was pending
   {label} in {stream}, submitted at {site}
   address 0x{address:x}
-  its byte {place} on was {before} at that time, and is {now}
-  the host has not waited for the copy: on a GPU, it may read the one or the other. Call
-  stream.synchronize(), or wait for an event behind the copy, before the memory is used again
+  from its byte {place} on: {before} at that time, {now} now
+  the host has not waited for the copy: on a GPU, it may read either value. Call
+  stream.synchronize(), or wait for an event after the copy, before the memory is used again
   check: {check}"""
 
 
 class Place(Protocol):
-    """What a copy needs of an `Operation` of `stream_order`, which is above this module."""
+    """The part of `stream_order.Operation` that a copy needs; that module is above this one."""
 
     queue: Any
     number: int
@@ -71,11 +71,11 @@ class _Copy:
     start, size : int
         The pinned memory.
     data : bytes
-        What was to be copied, if it is the source.
+        The bytes to be copied, if it is the source.
     serial : int
-        Of the allocation.
+        Serial of the allocation.
     clock : int
-        That of `GlobalShadow`, when it was submitted.
+        The clock of `GlobalShadow` at the submission.
     site : Site
     """
 
@@ -89,14 +89,14 @@ class _Copy:
 
 
 class PendingCopies:
-    """The last copies from and to pinned memory for which the host has not waited."""
+    """The latest copies from and to pinned memory for which the host has not waited."""
 
     def __init__(self) -> None:
         self._copies: collections.deque[_Copy] = collections.deque(maxlen=_REMEMBERED)
         self._to_host: collections.deque[_Copy] = collections.deque(maxlen=_REMEMBERED)
 
     def add(self, place: Place, memory: Memory, start: int, size: int) -> None:
-        """Remember what an asynchronous copy reads from pinned memory."""
+        """Record the bytes that an asynchronous copy reads from pinned memory."""
         block, shadow = memory.block(start), memory.shadow
         if block is None or shadow is None or not 0 < size <= _LARGEST or policy()[CHECK] == "off":
             return
@@ -104,29 +104,29 @@ class PendingCopies:
         self._copies.append(_Copy(place, start, size, data, block.serial, clock, call_site()))
 
     def add_to_host(self, place: Place, start: int, size: int) -> None:
-        """Remember an asynchronous copy to pinned memory."""
+        """Record an asynchronous copy to pinned memory."""
         if policy()[CHECK] != "off":
             self._to_host.append(_Copy(place, start, size, b"", 0, 0, call_site()))
 
     def reach(self, clock: Mapping[Any, int]) -> None:
-        """Forget the copies for which the host has waited."""
+        """Discard the copies for which the host has waited."""
         for each in (*self._copies, *self._to_host):
             if clock.get(each.place.queue, 0) >= each.place.number:
                 self._drop(each)
 
     def forget(self, start: int = 0, end: int = 1 << 64) -> None:
-        """Forget the copies from and to memory that the device writes, or may write."""
+        """Discard the copies from and to memory that the device writes, or may write."""
         for each in (*self._copies, *self._to_host):
             if each.start < end and start < each.start + each.size:
                 self._drop(each)
 
     def report_unawaited(self) -> None:
-        """Report, as the program ends, the copies to the host for which it has not waited.
+        """Report, when the program ends, the copies to the host for which it has not waited.
 
         Raises
         ------
         ArgumentFault
-            There is one, and the check is an error.
+            A copy is reported, and the check is an error.
         """
         while self._to_host:
             copy = self._to_host.popleft()
@@ -146,16 +146,16 @@ class PendingCopies:
         ----------
         memory : Memory
         written : callable
-            Whether a kernel has written to some addresses since a time.
+            Whether a kernel has written to an address range since a given time.
 
         Raises
         ------
         ArgumentFault
-            There is one, and the check is an error.
+            A copy is reported, and the check is an error.
         """
         for each in tuple(self._copies):
             block, size = memory.block(each.start), each.size
-            if block is None or block.serial != each.serial:  # it was given back
+            if block is None or block.serial != each.serial:  # it was freed
                 self._drop(each)
                 continue
             now = (ctypes.c_char * size).from_address(each.start).raw

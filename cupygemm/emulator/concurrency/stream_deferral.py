@@ -1,9 +1,9 @@
 """Execute the work of streams later than it was submitted, in an order that a seed chooses.
 
 Without a seed, work is executed when it is submitted, which is one of the orders that a GPU may
-choose. With a seed, work waits in its stream until the host waits for it, or until a call lets some
-of it run. The next entry is drawn from the first entries of all streams, among those whose
-predecessors are done. `stream_order` gives each piece of work a clock of its predecessors, so that
+choose. With a seed, work waits in its stream until the host waits for it, or until a call runs some
+of it. The next entry is drawn from the first entries of all streams, among those whose
+predecessors are done. `stream_order` gives each piece of work a clock of its predecessors, so
 waiting for an event needs no entry of its own.
 
     submit ─► entry: number in its stream, clock of what comes before it ─► drawn ─► executed
@@ -26,11 +26,11 @@ from cupygemm.emulator.errors import EmulatorError
 from cupygemm.emulator.interruptions import raised_by_a_handler
 
 Queue = Hashable  # a stream, printed in reports
-Clock = Mapping[Any, int]  # how many pieces of work of each stream come before a point
+Clock = Mapping[Any, int]  # number of pieces of work of each stream that come before a point
 
 VARIABLE = "CUPYGEMM_EMULATE_STREAM_ORDER"
 """The environment variable of the seed; empty or unset for none."""
-_EAGERNESS = (0.0, 0.3, 0.6, 0.9)  # chances that a submission lets one more piece of work run
+_EAGERNESS = (0.0, 0.3, 0.6, 0.9)  # chances that a submission runs one more piece of work
 _QUERY = 0.5  # the least such chance of a query, so that a loop of queries ends
 _SPEEDS = (1, 4, 16)  # weights of streams in a draw
 _LISTED = 3  # unordered pieces of work that a report names
@@ -38,7 +38,7 @@ _everything: weakref.WeakSet[Deferral] = weakref.WeakSet()
 
 
 def run_deferred() -> None:
-    """Execute all pending work, without noting that the host has waited for it."""
+    """Execute all pending work, without recording that the host has waited for it."""
     for deferral in tuple(_everything):
         deferral.run_all()
 
@@ -49,7 +49,7 @@ class DeferredFault(EmulatorError):
     Attributes
     ----------
     cause : Exception
-        Why it failed.
+        The reason of the failure.
     """
 
     def __init__(self, cause: Exception, message: str) -> None:
@@ -58,12 +58,12 @@ class DeferredFault(EmulatorError):
 
 
 def seed_of(text: str, name: str = VARIABLE) -> int | None:
-    """Return the seed that a text states, None for an empty one.
+    """Return the seed in a text, or None if the text is empty.
 
     Raises
     ------
     ValueError
-        The text is not a whole number from 0 on.
+        The text is not a nonnegative integer.
     """
     if not text:
         return None
@@ -80,15 +80,15 @@ class Entry:
     ----------
     queue : Queue
     number : int
-        Its place in the stream. An entry that only notes the stream's state, such as the time of an
-        event, has the number of the work before it.
+        Its number in the stream. An entry that only records the stream's state, such as the time of
+        an event, has the number of the work before it.
     after : dict of Queue to int
         Its predecessors in other streams that were not done when it was submitted.
     label : str
-        For reports; empty for an entry that only notes the stream's state.
+        For reports; empty for an entry that only records the stream's state.
     run : callable
     context : contextvars.Context
-        The submitter's context, whose checks hold and whose line warnings name.
+        The submitter's context, with its checks and the line that warnings name.
     site : Site
         The line that submitted it.
     """
@@ -102,7 +102,7 @@ class Entry:
     site: Site
 
     def comes_after(self, queue: Queue, number: int) -> bool:
-        """Tell whether it must not begin before some work of a stream is done."""
+        """Tell whether it must wait for some work of a stream."""
         if self.queue is queue:
             return self.number > number
         return self.after.get(queue, 0) >= number
@@ -124,7 +124,7 @@ class Deferral:
         self._eagerness = 0.0
         self._speeds: dict[Queue, int] = {}
         self._pending: dict[Queue, collections.deque[Entry]] = {}
-        self._running: list[Entry] = []  # in this order nested
+        self._running: list[Entry] = []  # nested in this order
         self._failures: list[DeferredFault] = []
         self._postponed: list[Callable[[], object]] = []
         _everything.add(self)
@@ -133,11 +133,11 @@ class Deferral:
 
     @property
     def seed(self) -> int | None:
-        """The seed, or None if work is executed at its submission."""
+        """The seed, or None if work is executed when it is submitted."""
         return self._seed
 
     def choose(self, seed: int | None) -> None:
-        """Execute all pending work, and use another seed from now on."""
+        """Execute all pending work, then switch to another seed."""
         with self.lock:
             self.run_all()
             self._seed = seed
@@ -168,7 +168,7 @@ class Deferral:
         clock : dict of Queue to int
             The stream's clock with this work: its number, and its predecessors.
         label : str
-            For reports; empty for an entry that only notes the stream's state.
+            For reports; empty for an entry that only records the stream's state.
         run : callable
         """
         site = call_site()
@@ -184,12 +184,12 @@ class Deferral:
             self._pending.setdefault(queue, collections.deque()).append(entry)
 
     def drop(self, queue: Queue, number: int) -> None:
-        """Forget a piece of work that has not begun, because its caller has given up."""
+        """Discard a piece of work that has not begun, because its caller has given up."""
         with self.lock:
             self._keep(lambda each: each.queue is not queue or each.number != number)
 
     def after_running(self, action: Callable[[], object]) -> None:
-        """Do something now, or at the end of the piece of work that this thread executes."""
+        """Perform an action now, or at the end of the piece of work that this thread executes."""
         if self.lock.acquire(blocking=False):
             try:
                 if self._running:  # in this thread: another one would hold the lock
@@ -209,7 +209,7 @@ class Deferral:
                 pass
 
     def run_until(self, clock: Clock) -> None:
-        """Execute work until all that a clock holds is done."""
+        """Execute work until all work that a clock includes is done."""
         if self._pending:
             with self.lock:
                 while self._is_waiting(clock) and self._step():
@@ -223,7 +223,7 @@ class Deferral:
                     pass
 
     def is_done(self, clock: Clock) -> bool:
-        """Tell whether all that a clock holds is done; some work may run before the answer."""
+        """Tell whether all work that a clock includes is done; some work may run first."""
         if not self._pending:
             return True
         with self.lock:
@@ -276,7 +276,7 @@ class Deferral:
         return True
 
     def _settle(self) -> None:
-        """Do what was postponed, and draw another pace if no work is pending."""
+        """Perform the postponed actions, and draw another pace if no work is pending."""
         while self._postponed:
             self._postponed.pop(0)()
         if not self._pending:
@@ -299,7 +299,7 @@ class Deferral:
     # -- failures --
 
     def _drop_followers(self, entry: Entry) -> int:
-        """Forget all work that comes after an entry; return the number of pieces."""
+        """Discard all work that comes after an entry; return the number of pieces."""
         dropped, before = [entry], -1
         while len(dropped) != before:
             before = len(dropped)
@@ -320,11 +320,11 @@ class Deferral:
         lines += self.unordered(entry.queue, entry.number)
         text = "\n".join(lines)
         if isinstance(cause, EmulatorError):
-            cause.args = (text,)  # all who hold this exception read the same text
+            cause.args = (text,)  # all holders of this exception read the same text
         self._failures.append(DeferredFault(cause, text))
 
     def unordered(self, queue: Queue, number: int) -> list[str]:
-        """Return lines that name the pending work that nothing orders after some work."""
+        """Return lines that name the pending work that is unordered with some work."""
         with self.lock:
             found = [
                 f"    {each.label} in {each.queue}, submitted at {each.site}"
@@ -346,12 +346,12 @@ class Deferral:
                 raise failures[0]
 
     def forget_failures(self) -> None:
-        """Forget the failures that were not raised."""
+        """Discard the failures that were not raised."""
         with self.lock:
             self._failures.clear()
 
     def report_unheard(self) -> None:
-        """Print the failures that the program never waited for, as it ends."""
+        """Print, when the program ends, the failures for which it never waited."""
         for failure in self._failures:
             sys.stderr.write(f"cupygemm: nothing waited for work that failed:\n{failure}\n")
         self._failures.clear()

@@ -1,16 +1,16 @@
 """Which work of different streams is ordered: a vector clock for each stream, event and the host.
 
-A GPU may execute the work of different streams at once or in any order, unless something orders
-it; `stream_deferral` chooses among these orders. A clock says how many pieces of work of each
-stream come before a point. The rules are those of CUDA's "Stream synchronization behavior", which
-HIP follows:
+A GPU may execute the work of different streams concurrently or in any order, unless something
+orders it; `stream_deferral` chooses among these orders. A clock holds the number of pieces of work
+of each stream that come before a point. The rules are those of CUDA's "Stream synchronization
+behavior", which HIP follows:
 
 * Work comes after earlier work in its stream, and after all that the host has waited for.
-* The legacy default stream waits for all blocking streams of its device, and they for it.
+* The legacy default stream and all blocking streams of its device wait for each other.
 * A stream that waits for an event comes after what its stream held when the event was recorded.
 
-All threads of the host share one clock: how they wait for each other cannot be seen. So a race may
-be missed, but none is invented.
+All threads of the host share one clock: how they wait for each other is not visible. So a race may
+be missed, but no false race is reported.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ STRETCH = np.dtype([(name, "u8") for name in ("start", "end", "pitch", "run", "w
 
 
 class Stretch(NamedTuple):
-    """Memory that a copy, a fill or a library call touches: `run` bytes in each `pitch`."""
+    """Memory that a copy, a fill or a library call accesses: `run` bytes in each `pitch`."""
 
     start: int
     end: int
@@ -52,7 +52,7 @@ class Stretch(NamedTuple):
         return cls(start, start + size, size, size, writes)
 
     def first_common(self, other: Stretch) -> int | None:
-        """Return the first address that both touch, or None."""
+        """Return the first address that both access, or None."""
         low, high = max(self.start, other.start), min(self.end, other.end)
         first = self.start + (low - self.start) // self.pitch * self.pitch
         for start in range(first, high, self.pitch):
@@ -63,7 +63,7 @@ class Stretch(NamedTuple):
         return None
 
     def first_within(self, low: int, high: int) -> int | None:
-        """Return the first address in ``[low, high)`` that it touches, or None."""
+        """Return the first address in ``[low, high)`` that it accesses, or None."""
         low, high = max(low, self.start), min(high, self.end)
         within = (low - self.start) % self.pitch
         found = low if within < self.run else low - within + self.pitch
@@ -78,21 +78,21 @@ class Operation:
     ----------
     queue : Queue
     number : int
-        Its place in the stream, from 1.
+        Its number in the stream, from 1.
     submitted : int
-        Its place among all work.
+        Its number among all work.
     label : str
         For reports: ``"kernel cupy_add"``, ``"copy of 16 bytes"``.
     first, last : int
         When the kernel accessed memory, by the clock of `GlobalShadow`; 0 if it did not.
     stretches : list of Stretch
-        What something other than a kernel touches.
+        The memory accessed by work other than a kernel.
     serial : int
         The newest allocation at the time.
     kernel : tuple of Kernel and str, or None
         The kernel and its target's name, to describe its instructions.
     seen : dict of Queue to int, or None
-        What it comes after, if it is executed later; by default, what its stream comes after.
+        The work that it follows, if it is executed later; by default, what its stream follows.
     """
 
     queue: Queue
@@ -107,13 +107,13 @@ class Operation:
     seen: Clock | None = None
 
     def clock(self) -> Clock:
-        """Return the clock of work that comes after this."""
+        """Return the clock of work that follows this."""
         seen = self.queue.seen if self.seen is None else self.seen
         return {**seen, self.queue: self.number}
 
 
 class Queue:
-    """A stream, as far as order is concerned.
+    """A stream, for the purpose of ordering.
 
     Parameters
     ----------
@@ -128,7 +128,7 @@ class Queue:
         self.is_legacy, self.is_blocking = kind == "legacy", kind == "blocking"
         self.count = 0
         self.seen: Clock = {}
-        self.epoch = 0  # of the host's clock, as far as it is in `seen`
+        self.epoch = 0  # of the part of the host's clock that is in `seen`
         self.is_destroyed = False
         self.operations: collections.deque[Operation] = collections.deque(maxlen=_REMEMBERED)
 
@@ -136,12 +136,12 @@ class Queue:
         return self.short_name + " (non-blocking)" * (self.kind == "non-blocking")
 
     def now(self) -> Clock:
-        """Return the clock of work that comes after all that was submitted so far."""
+        """Return the clock of work that follows everything submitted so far."""
         return {**self.seen, self: self.count}
 
 
 class Rivals:
-    """The earlier work that nothing orders before a piece of work, as C reads it.
+    """The earlier work that is unordered with a piece of work, as C reads it.
 
     Attributes
     ----------
@@ -161,7 +161,7 @@ class Rivals:
         self.stretches = np.array([part for _, part in self.touched], STRETCH)
 
     def at(self, time: int) -> Operation:
-        """Return the work whose access C found: at a time, or minus the number of a stretch."""
+        """Return the work whose access C found, by its time or by minus the number of a stretch."""
         if time < 0:
             return self.touched[-time - 1][0]
         position = int(np.searchsorted(self.intervals["last"], time))
@@ -187,12 +187,12 @@ class StreamOrder:
         self._host: Clock = {}
         self._epoch = 0  # of the host's clock
         self._submissions = itertools.count(1)
-        self._busy: list[Queue] = []  # with work that the host has not waited for
+        self._busy: list[Queue] = []  # with work for which the host has not waited
 
     # -- streams --
 
     def queue(self, stream: int, device: int) -> Queue:
-        """Return the queue of a stream's handle; of a default stream, that of a device."""
+        """Return the queue of a stream's handle; for a default stream, that of a device."""
         key: Hashable = stream
         if stream <= 1:  # null and legacy
             found = self._legacy.get(device)
@@ -211,13 +211,13 @@ class StreamOrder:
             return self._legacy.setdefault(device, Queue(name, device, "legacy"))
 
     def add(self, stream: int, device: int, *, is_blocking: bool) -> None:
-        """Note that a stream was created."""
+        """Record that a stream was created."""
         kind = "blocking" if is_blocking else "non-blocking"
         name = f"stream 0x{stream:x}" + f" of device {device}" * (device > 0)
         self._queues[stream] = Queue(name, device, kind)
 
     def remove(self, stream: int) -> None:
-        """Note that a stream was destroyed; its work need not have ended."""
+        """Record that a stream was destroyed; its work may still run."""
         with self._lock:
             queue = self._queues.pop(stream, None)
             if queue is not None:
@@ -240,7 +240,7 @@ class StreamOrder:
             return operation
 
     def rivals(self, operation: Operation) -> Rivals | None:
-        """Return the earlier work that is not ordered before a piece of work; None without any."""
+        """Return the earlier work that is unordered with a piece of work; None without any."""
         busy, own = self._busy, operation.queue
         if len(busy) <= 1 and own in busy:
             return None
@@ -256,18 +256,18 @@ class StreamOrder:
         return Rivals(operation, others) if others else None
 
     def has_work_only_in(self, queue: Queue) -> bool:
-        """Tell whether the host has waited for all work but that of one stream."""
+        """Tell whether the host has waited for all work except that of one stream."""
         return all(each is queue for each in tuple(self._busy))
 
     def forget_times(self) -> None:
-        """Forget when launches accessed memory: the clock was set back and all records are gone."""
+        """Discard the times of launches, since the clock was set back and all records are gone."""
         with self._lock:
             for queue in self._busy:
                 for each in queue.operations:
                     each.last = 0
 
     def _catch_up(self, queue: Queue) -> None:
-        """Let a stream wait for the work that HIP orders before its next work."""
+        """Make a stream wait for the work that HIP orders before its next work."""
         if queue.epoch != self._epoch:
             merge(queue.seen, self._host)
             queue.epoch = self._epoch
@@ -295,7 +295,7 @@ class StreamOrder:
             return queue.now()
 
     def wait(self, queue: Queue, clock: Clock) -> None:
-        """Let the later work of a stream wait for an event."""
+        """Make the later work of a stream wait for an event."""
         with self._lock:
             self._catch_up(queue)
             merge(queue.seen, clock)
@@ -304,11 +304,11 @@ class StreamOrder:
                 self._busy.append(queue)
 
     def synchronise(self, queue: Queue) -> None:
-        """Let the host wait for all work of a stream."""
+        """Record that the host waits for all work of a stream."""
         self.reach(self.record(queue))
 
     def synchronise_device(self, device: int | None = None) -> None:
-        """Let the host wait for all work of a device, or of all devices."""
+        """Record that the host waits for all work of a device, or of all devices."""
         clock: Clock = {}
         with self._lock:
             for queue in self._busy:
@@ -317,7 +317,7 @@ class StreamOrder:
         self.reach(clock)
 
     def reach(self, clock: Clock) -> None:
-        """Let the host wait for an event."""
+        """Record that the host waits for an event."""
         self.deferral.run_until(clock)
         with self._lock:
             merge(self._host, clock)
@@ -329,7 +329,7 @@ class StreamOrder:
         self._retire()
 
     def _retire(self) -> None:
-        """Forget work that all later work comes after, unless some has not begun."""
+        """Discard work that all later work follows, unless some has not begun."""
         if not self.deferral.is_idle:
             return
         host = self._host
@@ -345,7 +345,7 @@ class StreamOrder:
 
 
 def merge(clock: Clock, other: Clock) -> None:
-    """Let a clock come after another one."""
+    """Merge another clock into a clock, which then comes after it."""
     for queue, count in other.items():
         if clock.get(queue, 0) < count:
             clock[queue] = count

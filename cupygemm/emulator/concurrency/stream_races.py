@@ -1,4 +1,4 @@
-"""Races between streams: work of different streams on the same bytes that nothing orders.
+"""Races between streams: unordered work of different streams on the same bytes.
 
 A kernel's accesses are compared in C (native/global_shadow.h) as they are made, with the launches
 and the copies that `stream_order` finds unordered. Copies, fills and library calls are compared
@@ -39,7 +39,7 @@ class StreamRace(EmulatorError):
     kind : str
         For example ``"stream race: read after another stream's write"``.
     operation : str
-        What was submitted last: ``"copy of 16 bytes"``.
+        The work submitted last: ``"copy of 16 bytes"``.
     address : int
         The first address that both access.
     """
@@ -79,13 +79,13 @@ def describe_race(
     Parameters
     ----------
     own, other : Operation
-        The work that accesses the memory, and the one that did so before.
+        The work that accesses the memory, and the work that did so before.
     memory : Memory
     address, size : int
-        What the later work accesses.
+        The bytes that the later work accesses.
     writes, others_write : bool
     other_pc : int
-        Of the earlier access, if that is a kernel's; -1 if not.
+        Program counter of the earlier access if a kernel made it, else -1.
     """
     kind = _READ if not writes else _WRITE_WRITE if others_write else _WRITE_READ
     where, place = "", memory.describe(address, size)
@@ -95,7 +95,7 @@ def describe_race(
     detail = (
         f"{kind.doing} {size} byte{'s' * (size != 1)} in {own.queue}, {place},\n"
         f"which {other.label} in {other.queue} {kind.done}{where}\n"
-        "nothing orders the two: on a GPU they run in any order, or at once"
+        "nothing orders the two: on a GPU they run in any order, or simultaneously"
     )
     extent = memory.nearest(address)
     if extent is not None and extent.start <= address and extent.serial > other.serial:
@@ -112,12 +112,12 @@ def describe_race(
 
 
 def touch(order: StreamOrder, operation: Operation, memory: Memory, parts: list[Stretch]) -> None:
-    """Note what a copy, a fill or a library call touches, and report a race with other streams.
+    """Record the accesses of a copy, a fill or a library call, and report races with other streams.
 
     Raises
     ------
     StreamRace
-        There is one, and the check is an error.
+        A race is reported, and the check is an error.
     """
     operation.serial = memory.serial
     operation.stretches += parts
@@ -147,7 +147,7 @@ def look_at_copies(order: StreamOrder, memory: Memory) -> None:
 
     def written(span: tuple[int, int], time: int) -> bool:
         shadow = memory.shadow
-        if shadow is None or int(shadow.clock[0]) < time:  # it was set back
+        if shadow is None or int(shadow.clock[0]) < time:  # the clock was set back
             return True
         times = np.array([(time + 1, int(shadow.clock[0]))], INTERVAL)
         return shadow.find_access(span, times, with_reads=False) is not None
@@ -158,7 +158,7 @@ def look_at_copies(order: StreamOrder, memory: Memory) -> None:
 def watch_launch(
     order: StreamOrder, operation: Operation, memory: Memory, kernel: tuple[Kernel, str]
 ) -> None:
-    """Let C compare the accesses of a kernel that is about to start with those of other streams.
+    """Have C compare the accesses of a kernel that is about to start with those of other streams.
 
     Parameters
     ----------
@@ -180,7 +180,7 @@ def watch_launch(
 
 
 def end_launch(operation: Operation, memory: Memory) -> None:
-    """Note that the kernel has ended."""
+    """Record that the kernel has ended."""
     shadow = memory.shadow
     if shadow is not None:
         shadow.rivals = None
@@ -191,14 +191,14 @@ def end_launch(operation: Operation, memory: Memory) -> None:
 def find_rival(
     shadow: GlobalShadow, rivals: Rivals, part: Stretch
 ) -> tuple[Operation, int, int, bool] | None:
-    """Return what a copy, a fill or a library call races with.
+    """Return an access with which a copy, a fill or a library call races.
 
     Parameters
     ----------
     shadow : GlobalShadow
     rivals : Rivals
     part : Stretch
-        What it touches.
+        The bytes that it accesses.
 
     Returns
     -------

@@ -1,1 +1,1 @@
-"""Device memory: addresses, allocations, which bytes are valid, and who accessed them last."""
+"""Device memory: addresses, allocations, valid bytes, and the last accesses."""

@@ -1,7 +1,7 @@
 """Assign address ranges to allocations.
 
-Addresses only go up, with a gap after every range, and a released address is used again only when
-the address space is used up, the one released first before the others. An access past the end of
+Addresses increase, with a gap after every range. A released address is reused only when
+the address space is used up, starting with the range released first. An access past the end of
 an allocation, or to a freed one, therefore hits bytes that no allocation owns. Neighbouring
 released ranges are merged when no single one is large enough.
 """

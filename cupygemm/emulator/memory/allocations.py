@@ -1,11 +1,11 @@
-"""Device memory: allocations in reserved host memory, and which bytes a kernel may touch.
+"""Device memory: allocations in reserved host memory, and the bytes that a kernel may access.
 
 Allocations have gaps between them, and `address_space` reuses a freed address as late as possible:
-an access past the end of an allocation, before its start or after its end of life hits bytes that
+an access past the end of an allocation, before its start or after its lifetime hits bytes that
 no allocation owns, and is reported. A part of an allocation can be *carved* into exact extents:
 CuPy's memory pool hands out arrays from larger blocks, and then only the arrays are valid, not the
-block. Fresh memory holds the byte 0xA5 (as f32 -2.87e-16, as i32 -1515870811), so that reading it
-is noticed.
+block. Fresh memory holds the byte 0xA5 (as f32 -2.87e-16, as i32 -1515870811), so that
+reading it has a visible effect.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ class Memory:
     """Memory of an emulated device; safe to use from several threads.
 
     The garbage collector can drop arrays in the middle of any method here, and a signal handler can
-    end any method at any point: an allocation or a release is then done, or not begun. At worst
-    addresses are lost.
+    end any method at any point: an allocation or a release is then either complete or not begun. At
+    worst, addresses are lost.
 
     Parameters
     ----------
     reserve : int, optional
-        Address space to reserve, bytes; its shadow takes 3.6 times as much. Neither costs
-        anything until it is touched.
+        Address space to reserve, bytes; its shadow takes 3.6 times as much. Neither uses
+        memory until it is accessed.
     """
 
     def __init__(self, reserve: int = 1 << 38) -> None:
@@ -86,16 +86,16 @@ class Memory:
         ----------
         size : int
         tag : str
-            What it is, for reports.
+            Description of the allocation, for reports.
         recycle : bool
             Reuse the address of a block that was freed with `recycle`: a launch's arguments.
         fresh : bool
             Leave the bytes zero: the host backs them with memory when they are written.
         device : int, optional
-            The device that holds it, if there are several; by default all may touch it.
+            The device that holds it, if there are several; by default, all may access it.
         made : ctypes.c_size_t, optional
-            Gets the address before the block exists, for a caller that is called again if a signal
-            handler's exception ends it.
+            Receives the address before the block exists, for a caller that is called again if a
+            signal handler's exception ends it.
 
         Raises
         ------
@@ -112,7 +112,7 @@ class Memory:
                 if made is not None:
                     made.value = start
                 self._extents.add(start, size, tag, device, remember=not recycle)
-        except BaseException:  # of a signal handler
+        except BaseException:  # from a signal handler
             if start is not None:
                 self._extents.remove(start)
                 self._give_back(start, size)
@@ -121,7 +121,7 @@ class Memory:
         return start
 
     def free(self, pointer: int, *, recycle: bool = False) -> None:
-        """Free what `malloc` returned.
+        """Free an allocation of `malloc`.
 
         Raises
         ------
@@ -143,18 +143,18 @@ class Memory:
             self._put_back(pointer, block.size, recycle=recycle)
 
     def adopt(self, start: int, size: int, tag: str) -> None:
-        """Let kernels access memory of the program's own. Races there are not looked for.
+        """Allow kernels to access the program's own memory. Races there are not checked.
 
         Parameters
         ----------
         start, size : int
         tag : str
-            What it is, for reports.
+            Description of the memory, for reports.
 
         Raises
         ------
         ValueError
-            It is empty, or a part of it is accessible already.
+            The range is empty, or a part of it is accessible already.
         """
         with self._lock:
             starts, ends = self.ranges()
@@ -172,13 +172,13 @@ class Memory:
             self._extents.remove(start)
 
     def carve(self, start: int, size: int, tag: str = "array", *, keep: Any = None) -> Owner:
-        """Make ``[start, start + size)`` valid, and of its block only what has been carved.
+        """Make ``[start, start + size)`` valid; of its block, only carved ranges remain valid.
 
         Parameters
         ----------
         start, size : int
         tag : str
-            What it is, for reports.
+            Description of the array, for reports.
         keep : object
             Dropped when the array has become invalid, and not before.
 
@@ -201,18 +201,18 @@ class Memory:
         return owner
 
     def poison(self, start: int, size: int) -> None:
-        """Fill with the pattern of fresh memory, which nothing has written."""
+        """Fill a range with the pattern of fresh, unwritten memory."""
         ctypes.memset(start, POISON, size)
         if self.shadow is not None:
             self.shadow.undefine(start, size)
 
     def define(self, start: int, size: int) -> None:
-        """Note that somebody other than a kernel writes ``[start, start + size)``."""
+        """Record that ``[start, start + size)`` is written by something other than a kernel."""
         if self.shadow is not None and self.owns(start):
             self.shadow.define(start, size)
 
     def close(self) -> None:
-        """Give the address space back; no allocation is valid any more."""
+        """Release the address space; no allocation is valid any more."""
         with self._lock:
             self._extents.clear()
             self.shadow = None
@@ -235,17 +235,17 @@ class Memory:
             self._addresses.release(start, size)
 
     def _forget(self, start: int, size: int) -> None:
-        """Forget who accessed a block whose memory is used again soon."""
+        """Discard the access records of a block whose memory is reused soon."""
         if self.shadow is not None:
             self.shadow.clear(start, start + size)
 
     def _give_back(self, start: int, size: int) -> None:
-        """Give the memory of a block that is no longer used back to the host."""
+        """Release the memory of an unused block to the host."""
         length = pages(size)
         self._arena.madvise(mmap.MADV_DONTNEED, start - self._base, length)
         if self.shadow is None:
             return
-        # A page of the shadow stands for several small blocks: it goes with the last of them.
+        # A page of the shadow may cover several small blocks: it is released with the last of them.
         blocks = self._extents.present_blocks()
         before = bisect.bisect_left(blocks, start, key=attrgetter("start"))
         after = bisect.bisect_right(blocks, start, key=attrgetter("start"))
@@ -257,26 +257,26 @@ class Memory:
     # -- moments --
 
     def moment(self) -> Moment:
-        """Return what is valid now, for work that is executed later."""
+        """Return the currently valid memory, for work that is executed later."""
         return self._extents.moment()
 
     def at(self, moment: Moment) -> contextlib.AbstractContextManager[None]:
-        """Let this thread see what was valid at a moment; see `Extents.at`."""
+        """Make this thread see the memory that was valid at a moment; see `Extents.at`."""
         return self._extents.at(moment)
 
     # -- questions --
 
     def ranges(self) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-        """Return what a kernel may touch: sorted starts and ends, each uint64 (n,) and contiguous.
+        """Return the ranges that a kernel may access: sorted starts and ends, each uint64 (n,).
 
-        The arrays are the same objects until something is allocated or freed.
+        The arrays are contiguous, and the same objects until something is allocated or freed.
         """
         return self.ranges_and_devices()[:2]
 
     def ranges_and_devices(
         self,
     ) -> tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.int64]]:
-        """Return the same, and the device that holds each range, -1 for all; int64 (n,)."""
+        """Return these ranges and the device that holds each, -1 for all; int64 (n,)."""
         tables = self._extents.tables()
         return tables.starts, tables.ends, tables.devices
 
@@ -309,15 +309,15 @@ class Memory:
         return self._extents.block(address)
 
     def nearest(self, address: int) -> Extent | None:
-        """Return the valid extent that holds an address or lies nearest to it."""
+        """Return the valid extent that holds an address or is nearest to it."""
         return self._extents.nearest(address)
 
     def dangling(self, address: int) -> Extent | None:
-        """Return what was freed at an address, if nothing lives in its place by now."""
+        """Return the freed extent at an address, if nothing has replaced it."""
         return self._extents.dangling(address)
 
     def describe(self, address: int, size: int) -> str:
-        """Say what is at ``[address, address + size)``: for the report of a bad access.
+        """Describe the memory at ``[address, address + size)``, for the report of a bad access.
 
         Parameters
         ----------
@@ -326,8 +326,8 @@ class Memory:
         Returns
         -------
         str
-            The allocation there, or the nearest, its size and name, and the distance to it; of what
-            was freed that, and which one still allocated is nearest.
+            The allocation there, or the nearest one: its size, name and distance. If it was freed,
+            also the nearest live allocation.
         """
         end = address + size
         for extent in self._extents.tables().valid:

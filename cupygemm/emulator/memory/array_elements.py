@@ -1,7 +1,7 @@
-"""Name the element of a CuPy array that lies at an address.
+"""Name the element of a CuPy array at an address.
 
-A kernel gets pointers only. The array behind one is looked for among the objects that live, once a
-report is to be written.
+A kernel receives only pointers. When a report is written, the array of a pointer is searched among
+the live objects.
 """
 
 from __future__ import annotations
@@ -22,28 +22,29 @@ def element_at(address: int, extent: Extent, pointers: Collection[int]) -> str |
     ----------
     address : int
     extent : Extent
-        The memory that holds the address, or lies nearest to it.
+        The memory that holds the address, or is nearest to it.
     pointers : collection of int
-        An array that begins at one of these is named before others.
+        An array that begins at one of these takes precedence.
 
     Returns
     -------
     str or None
-        The element there and the array's type and shape; these alone if the address lies outside
-        of the array. None if no array lies in the extent.
+        The element there and the array's type and shape; only these if the address is outside
+        the array. None if the extent contains no array.
     """
     kind = getattr(sys.modules.get("cupy"), "ndarray", None)
     if kind is None:
         return None
     best: tuple[tuple[Any, ...], str] | None = None
     for array in gc.get_objects():
-        if not issubclass(type(array), kind) or array.data is None:  # it is being made
+        if not issubclass(type(array), kind) or array.data is None:  # it is being constructed
             continue
         if not extent.start <= array.data.ptr < extent.end:
             continue
         index = _index(array, address)
         named = _described(array, index)
-        # The order of the collector's objects decides nothing: views of equal rank say the same.
+        # The order of the collector's objects does not matter: views of equal rank have the same
+        # text.
         rank = index is not None, array.data.ptr in pointers, array.nbytes, array.ndim, named
         if best is None or rank > best[0]:
             best = rank, named

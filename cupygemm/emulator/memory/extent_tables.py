@@ -1,8 +1,8 @@
-"""The extents of device memory, and what is derived from those that are valid at one moment.
+"""The extents of device memory, and the tables derived from those that are valid at one moment.
 
-The tables of one moment are derived from those of the latest one and what has changed since, which
-is little: a launch adds its arguments, and an expression an array. All are derived again only if a
-block that exists is carved for the first time, or is removed before its arrays.
+The tables of one moment are derived from the latest ones and the changes since, which are
+few: a launch adds its arguments, and an expression an array. All are derived again only if an
+existing block is carved for the first time, or is removed before its arrays.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ _Ranges = tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.int64]]
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """A stretch of device memory with a name.
+    """A named range of device memory.
 
     Attributes
     ----------
     start, end : int
         Addresses, `end` exclusive.
     tag : str
-        What it is: ``"hipMalloc"``, ``"array"``, ``"code object"``.
+        Description: ``"hipMalloc"``, ``"array"``, ``"code object"``.
     serial : int
-        Counts allocations up from 1.
+        Number of the allocation, from 1.
     device : int or None
-        The device that holds it, if there are several; None for memory that all of them may touch.
+        The device that holds it, if there are several; None for memory that all of them may access.
     is_remembered : bool
-        Whether reports tell it from memory that never was, once it is freed.
+        Whether reports distinguish it, once freed, from memory that was never allocated.
     """
 
     start: int
@@ -47,7 +47,7 @@ class Extent:
 
     @property
     def size(self) -> int:
-        """The bytes in it."""
+        """Its size in bytes."""
         return self.end - self.start
 
     def __str__(self) -> str:
@@ -62,7 +62,7 @@ def gap(extent: Extent, address: int, end: int) -> int:
 
 
 class Block:
-    """An allocation; `is_carved` is set with its first array, and stays."""
+    """An allocation; `is_carved` is set with its first array, and remains set."""
 
     __slots__ = ("extent", "is_carved")
 
@@ -72,7 +72,7 @@ class Block:
 
 
 class Array(NamedTuple):
-    """An array, and the block that it is in."""
+    """An array, and the block that contains it."""
 
     extent: Extent
     block: Block
@@ -86,7 +86,7 @@ class Edit(NamedTuple):
 
     @staticmethod
     def between(old: list[Any], new: list[Any]) -> Edit:
-        """Compare two lists whose elements keep their order, and of which most are the same."""
+        """Compare two lists whose common elements, which are most, have the same order."""
         if old == new:
             return _NO_EDIT
         first = _num_shared(old, new)
@@ -104,7 +104,7 @@ class Edit(NamedTuple):
         -------
         edited : list of Extent
         steps : list of tuple of int and (Extent or None)
-            At which place an extent was inserted or, with None, one was deleted; one after another.
+            The index at which an extent was inserted or, with None, one was deleted; in sequence.
         """
         edited, steps = extents.copy(), []
         for each in self.removed:
@@ -144,7 +144,7 @@ class Tables:
     blocks, arrays : list
         The allocations, and the arrays that CuPy's pool has placed in them.
     carved : frozenset of Block
-        The blocks of which only the arrays inside are valid.
+        The blocks in which only the arrays are valid.
     all_blocks, valid : list of Extent
         The blocks, and what a kernel may access: blocks that are not carved, and arrays.
     starts, ends : uint64 (len(valid),)
@@ -179,22 +179,22 @@ class Tables:
         arrays: list[Array],
         recent: list[Extent],
     ) -> tuple[Tables, list[Extent]] | None:
-        """Return what `of` returns for other blocks and arrays, derived from what differs.
+        """Return the tables that `of` returns for other blocks and arrays, from the differences.
 
         Parameters
         ----------
         blocks : list of Block
         all_blocks : list of Extent
-            Those of the blocks, by address.
+            The extents of the blocks, by address.
         arrays : list of Array
         recent : list of Extent
-            All that was added, some of which may be gone again.
+            All additions, some of which may be gone again.
 
         Returns
         -------
         tuple of Tables and list of Extent, or None
-            The tables, and what is gone, by address and then by age. None if a block that exists
-            was carved for the first time, or was removed before its arrays.
+            The tables, and the removed extents, by address and then by age. None if an existing
+            block was carved for the first time, or was removed before its arrays.
         """
         of_blocks, of_arrays = Edit.between(self.blocks, blocks), Edit.between(self.arrays, arrays)
         new_blocks = [block.extent for block in of_blocks.added]
@@ -229,14 +229,14 @@ class Tables:
     def replaced(
         self, blocks: list[Block], arrays: list[Array], recent: list[Extent]
     ) -> tuple[Tables, list[Extent]]:
-        """Return what `changed` returns, derived from all extents."""
+        """Return the result of `changed`, derived from all extents."""
         tables = Tables.of(blocks, arrays)
         lasting = {extent.serial for extent in (*tables.valid, *tables.all_blocks)}
         gone = {e.serial: e for e in (*self.valid, *recent) if e.serial not in lasting}
         return tables, list(gone.values())
 
     def with_blocks(self, blocks: list[Extent]) -> Tables:
-        """Return the tables with more blocks, which nothing is carved from."""
+        """Return the tables with more blocks, which are not carved."""
         valid = sorted((*self.valid, *blocks), key=_start)
         starts, ends, devices = _ranges(valid)
         all_blocks = sorted((*self.all_blocks, *blocks), key=_start)
@@ -246,7 +246,7 @@ class Tables:
 
 
 def _numbers(extent: Extent) -> tuple[int, int, int]:
-    """Return the start, the end and the device, -1 for all of them."""
+    """Return the start, the end and the device (-1 for all) of an extent."""
     return extent.start, extent.end, -1 if extent.device is None else extent.device
 
 

@@ -1,12 +1,12 @@
-"""Which stretches of device memory are valid, and which were: the tables behind every check.
+"""The valid and the freed ranges of device memory: the tables that every check uses.
 
-A *block* is what an allocation gave out. A block can be *carved* into arrays: then only the arrays
+A *block* is an allocation. A block can be *carved* into arrays: then only the arrays
 are valid, not the block. An array is valid as long as its `Owner` lives.
 
 A signal handler may end any function here at any point, and the garbage collector may drop an
-owner in the middle of one. So two dictionaries hold the truth, each change is one operation on one
-of them, and all else is derived from copies of them. An owner has no ``__del__``, in which Python
-would print a handler's exception and drop it: its weak reference removes the array, in C.
+owner in the middle of one. So the state is in two dictionaries, each change is one operation on one
+of them, and everything else is derived from copies of them. An owner has no ``__del__``, in which
+Python would print and drop a handler's exception: its weak reference removes the array, in C.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from cupygemm.emulator.memory.extent_tables import Array, Block, Edit, Extent, T
 
 __all__ = ["Extent", "Extents", "Moment", "Owner"]
 
-_HISTORY = 4096  # freed extents that can be told from addresses that never were
+_HISTORY = 4096  # freed extents that are distinguished from addresses that were never used
 _start = attrgetter("start")
 _untrack: Any = ctypes.pythonapi.PyObject_GC_UnTrack
 _untrack.argtypes, _untrack.restype = [ctypes.py_object], None
 
 
 def _holder(blocks: list[Extent], address: int) -> Extent | None:
-    """Return which of the sorted blocks holds an address; an empty one holds its start."""
+    """Return the sorted block that holds an address; an empty one holds its start."""
     position = bisect.bisect_right(blocks, address, key=_start) - 1
     if position < 0:
         return None
@@ -42,19 +42,19 @@ def _holder(blocks: list[Extent], address: int) -> Extent | None:
 
 
 class Owner:
-    """Keeps an array's extent valid for as long as it lives; after that it drops `kept`."""
+    """Keeps an array's extent valid during its lifetime; after that it drops `kept`."""
 
     __slots__ = ("__weakref__", "kept")
 
     def __init__(self, kept: Any) -> None:
         self.kept = kept
-        # To the collector, its weak reference is then none into a cycle of garbage, and the array
-        # is still there for a `__del__` in that cycle.
+        # Then, for the collector, its weak reference does not point into a cycle of garbage, and
+        # the array is still there for a `__del__` in that cycle.
         _untrack(self)
 
 
 class Moment(NamedTuple):
-    """The tables at one moment, and the highest serial number of an extent until then."""
+    """The tables at one moment, and the highest serial number of an extent by then."""
 
     tables: Tables
     newest: int
@@ -87,7 +87,7 @@ class Extents:
         self._blocks[start] = Block(extent)
 
     def remove(self, start: int) -> None:
-        """Remove a block, if it exists; its arrays are then invalid too."""
+        """Remove a block, if it exists; its arrays then become invalid too."""
         self._blocks.pop(start, None)
 
     def carve(self, start: int, size: int, tag: str, kept: Any) -> Owner | None:
@@ -102,7 +102,7 @@ class Extents:
         owner = Owner(kept)
         array = Array(extent, block)
         block.is_carved = True
-        # No variable holds the weak reference: it must not outlive the owner outside of the table.
+        # No variable holds the weak reference: outside the table, it must not outlive the owner.
         self._arrays[weakref.ref(owner, self._arrays.pop)] = array
         return owner
 
@@ -115,17 +115,17 @@ class Extents:
 
     @property
     def newest(self) -> int:
-        """The serial of the latest one."""
+        """The serial number of the latest extent."""
         moment: Moment | None = getattr(self._seen, "moment", None)
         return self._newest if moment is None else moment.newest
 
     def moment(self) -> Moment:
-        """Return the present moment, with the memory that is valid in it."""
+        """Return the present moment, with the memory that is valid now."""
         return Moment(self.tables(), self.newest)
 
     @contextlib.contextmanager
     def at(self, moment: Moment) -> Iterator[None]:
-        """Let this thread see what was valid at a moment, and the blocks that were added since."""
+        """Make this thread see the memory valid at a moment, and the blocks added since."""
         before = getattr(self._seen, "moment", None)
         self._seen.moment = moment
         try:
@@ -166,7 +166,7 @@ class Extents:
         return _holder(self.tables().all_blocks, address)
 
     def present_blocks(self) -> list[Extent]:
-        """Return the blocks that exist, by address, without deriving the tables of all arrays."""
+        """Return the existing blocks, by address, without deriving the tables of all arrays."""
         return self._by_address(list(self._blocks.values()))
 
     def _by_address(self, blocks: list[Block]) -> list[Extent]:
@@ -180,21 +180,21 @@ class Extents:
         return found
 
     def present_block(self, address: int) -> Extent | None:
-        """Return the block that exists and holds an address."""
+        """Return the existing block that holds an address."""
         return _holder(self.present_blocks(), address)
 
     def nearest(self, address: int, end: int | None = None) -> Extent | None:
-        """Return the valid extent that holds an address, or a range, or lies nearest to it."""
+        """Return the valid extent that holds an address or a range, or is nearest to it."""
         end = address + 1 if end is None else end
         return min(self.tables().valid, key=lambda each: gap(each, address, end), default=None)
 
     def dangling(self, address: int) -> Extent | None:
-        """Return what was freed at an address, if nothing lives in its place by now."""
+        """Return the freed extent at an address, if nothing has replaced it."""
         freed = self.freed(address)
         return None if freed is None or self.reuse(freed, address, address) else freed
 
     def freed(self, address: int) -> Extent | None:
-        """Return the extent freed last that held `address`, as far back as is remembered."""
+        """Return the extent freed last that held `address`, as far as recorded."""
         live = {extent.serial for extent in self.tables().valid}
         for extent in reversed(list(self._freed)):
             if extent.start <= address < extent.end and extent.serial not in live:
@@ -202,7 +202,7 @@ class Extents:
         return None
 
     def reuse(self, freed: Extent, address: int, end: int) -> Extent | None:
-        """Return the nearest live extent in a freed one's place, if that was given out again."""
+        """Return the nearest live extent in place of a freed one, if its memory was reused."""
         live = [
             extent
             for extent in self.tables().valid

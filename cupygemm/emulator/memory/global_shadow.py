@@ -1,11 +1,11 @@
 """The shadow of device memory: the last accesses to it, and the bytes that have been written.
 
 Each 16 bytes of device memory have a record of 48 bytes (``native/global_shadow.h``), from which
-races between waves and workgroups are found. Each line of 128 bytes has one of 64 bytes, which
-stands for the others where a wave accesses the whole line. A clock that is never reset between
-launches tells the records of earlier launches apart; they are ignored, but for those of other
-streams that nothing orders before the launch (`rivals`). Each byte has a bit
-(``native/definedness.h``), which is set when a kernel, a copy or a fill writes the byte. All lie in
+races between waves and workgroups are found. Each line of 128 bytes has a record of 64 bytes, which
+replaces the others where a wave accesses the whole line. A clock that is never reset between
+launches distinguishes the records of earlier launches. They are ignored, except for those of other
+streams that are unordered with the launch (`rivals`). Each byte has a bit
+(``native/definedness.h``), which is set when a kernel, a copy or a fill writes the byte. All are in
 address space that is reserved once; the host backs the parts that are used.
 """
 
@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 from cupygemm.emulator.memory.host_memory import reserve
 from cupygemm.emulator.native import library
 
-_RECORDS = ((16, 48), (128, 64))  # bytes of device memory that a record stands for, and its own
-_LAUNCHES, _ALLOCATIONS = 256, 1 << 16  # that are remembered, for reports
+_RECORDS = ((16, 48), (128, 64))  # bytes of device memory per record, and of the record
+_LAUNCHES, _ALLOCATIONS = 256, 1 << 16  # kept for reports
 _CLOCK_LIMIT = 3 << 30  # of 32 bits; a launch has at most a billion vector memory operations
 
 
@@ -35,7 +35,7 @@ class Launched(NamedTuple):
     Attributes
     ----------
     start : int
-        The clock when it began.
+        The clock at its beginning.
     kernel : str
     grid, block : tuple of int
         Workgroups, and work-items of a workgroup.
@@ -48,7 +48,7 @@ class Launched(NamedTuple):
 
     @property
     def words(self) -> str:
-        """What was launched."""
+        """A description of the launch."""
         items = math.prod(self.grid) * math.prod(self.block)
         grid, block = ("x".join(map(str, each)) for each in (self.grid, self.block))
         return f"kernel {self.kernel}, launched with {items} work-items: grid {grid}, block {block}"
@@ -69,21 +69,21 @@ class GlobalShadow:
     clock : numpy.ndarray
         uint32 (1,), vector memory operations of all launches, counted from the latest `clear`.
     launch_start : int
-        The clock when the latest launch began.
+        The clock at the beginning of the latest launch.
     arguments : tuple of int
-        Address and bytes of the launch's arguments, which nothing writes.
+        Address and size of the launch's arguments, which nothing writes.
     rivals : stream_order.Rivals or None
-        What nothing orders before the launch in progress.
+        The work that is unordered with the current launch.
 
     Raises
     ------
     OSError
-        The system grants no such address space.
+        The system does not grant the address space.
     """
 
     def __init__(self, base: int, end: int) -> None:
         self.base, self.end = base, end
-        # The records' memory, its address, and the bytes that one record stands for and has.
+        # The records' memory, its address, the bytes that one record covers and its size.
         self._tables = tuple(
             (memory := reserve(-(-(end - base) // unit) * size), _address(memory), unit, size)
             for unit, size in _RECORDS
@@ -95,11 +95,11 @@ class GlobalShadow:
         self.launch_start = 0
         self.arguments = 0, 0
         self.rivals: Any = None
-        self._fresh_since: dict[int, int] = {}  # the clock, by the start of what was undefined
+        self._fresh_since: dict[int, int] = {}  # the clock, by the start of undefined memory
         self._launches: collections.deque[Launched] = collections.deque(maxlen=_LAUNCHES)
 
     def set_back(self) -> bool:
-        """Forget all records if the clock is about to run out; return whether it was."""
+        """Discard all records if the clock is about to overflow; return whether this was done."""
         if self.clock[0] <= _CLOCK_LIMIT:
             return False
         self.forget(self.base, self.end)
@@ -114,7 +114,7 @@ class GlobalShadow:
         Parameters
         ----------
         kernel : str
-            What is launched; a later report may name it.
+            Name of the kernel, for later reports.
         grid, block : sequence of int
             Workgroups, and work-items of a workgroup.
         """
@@ -125,13 +125,13 @@ class GlobalShadow:
         self._launches.append(Launched(self.launch_start, kernel, tuple(grid), tuple(block)))
 
     def writer_of(self, address: int, start: int) -> Launched | None:
-        """Return the launch that wrote a byte last, if it is one of the latest.
+        """Return the launch that last wrote a byte, if it is one of the latest.
 
         Parameters
         ----------
         address : int
         start : int
-            Of the allocation; what was there before counts for nothing.
+            Start of the allocation; its earlier contents are ignored.
         """
         first, last = self._fresh_since.get(start, int(self.clock[0])), int(self.clock[0])
         times = np.array([(first + 1, last)], [("first", "u4"), ("last", "u4")])
@@ -147,11 +147,11 @@ class GlobalShadow:
         Parameters
         ----------
         span : tuple of int
-            Addresses of the first byte, and of the one after the last.
+            Addresses of the first byte, and one past the last.
         times : ndarray
-            Of ``struct interval`` (native/machine.h), ascending.
+            Array of ``struct interval`` (native/machine.h), ascending.
         with_reads : bool
-            Whether reads count, too.
+            Whether to include reads.
 
         Returns
         -------
@@ -172,7 +172,7 @@ class GlobalShadow:
         return address, time, pc, bool(writes)
 
     def forget(self, start: int, end: int) -> None:
-        """Give the memory of the records of ``[start, end)`` back to the host, in whole pages."""
+        """Release the memory of the records of ``[start, end)`` to the host, in whole pages."""
         for records, _, unit, size in self._tables:
             first = (start - self.base) // unit * size
             last = -(-(end - self.base) // unit) * size
@@ -182,13 +182,13 @@ class GlobalShadow:
                 records.madvise(mmap.MADV_DONTNEED, first, last - first)
 
     def clear(self, start: int, end: int) -> None:
-        """Forget the accesses to ``[start, end)``; the host memory of the records stays."""
+        """Discard the accesses to ``[start, end)``; the host memory of the records stays."""
         for _, address, unit, size in self._tables:
             first, last = (start - self.base) // unit, -(-(end - self.base) // unit)
             ctypes.memset(address + first * size, 0, (last - first) * size)
 
     def forget_bits(self, start: int, end: int, free_start: int, free_end: int) -> None:
-        """Give the memory of the bits of ``[start, end)`` back to the host.
+        """Release the memory of the bits of ``[start, end)`` to the host.
 
         Parameters
         ----------
@@ -197,7 +197,7 @@ class GlobalShadow:
         free_start, free_end : int
             The range without allocations around it; pages of bits within it are returned.
         """
-        page_span = 8 * mmap.PAGESIZE  # bytes that a page of bits stands for
+        page_span = 8 * mmap.PAGESIZE  # bytes that a page of bits covers
         first = max((start - self.base) // page_span, -(-(free_start - self.base) // page_span))
         last = min(-(-(end - self.base) // page_span), (free_end - self.base) // page_span)
         if last > first:
@@ -205,11 +205,11 @@ class GlobalShadow:
             self._bits.madvise(mmap.MADV_DONTNEED, first * mmap.PAGESIZE, length)
 
     def define(self, start: int, size: int) -> None:
-        """Note that ``[start, start + size)`` has been written."""
+        """Record that ``[start, start + size)`` has been written."""
         self._set(start, size, written=True)
 
     def undefine(self, start: int, size: int) -> None:
-        """Note that ``[start, start + size)`` has not been written."""
+        """Record that ``[start, start + size)`` has not been written."""
         if len(self._fresh_since) >= _ALLOCATIONS:
             self._fresh_since.clear()
         self._fresh_since[start] = int(self.clock[0])

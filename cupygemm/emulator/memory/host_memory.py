@@ -1,4 +1,4 @@
-"""The host memory behind device memory: address space that is backed when it is touched."""
+"""The host memory that backs device memory: address space that is backed on first access."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def reserve_at_most(size: int) -> mmap.mmap:
     Raises
     ------
     OutOfMemory
-        That is less than 64 MiB.
+        The limits allow less than 64 MiB.
     """
     while True:
         try:
@@ -56,7 +56,7 @@ def host_available() -> int:
 
 
 def check_host(size: int) -> None:
-    """Refuse an allocation that would exhaust the host, whose kernel would kill the process.
+    """Reject an allocation that would exhaust the host, whose kernel would kill the process.
 
     Raises
     ------
@@ -68,6 +68,6 @@ def check_host(size: int) -> None:
     available = host_available()
     if size > available * 9 // 10:
         raise OutOfMemory(
-            f"{size} bytes of device memory asked for, but the host, which backs the emulated "
+            f"{size} bytes of device memory requested, but the host, which backs the emulated "
             f"device, has {available} bytes available"
         )

@@ -76,7 +76,7 @@ def test_a_change_before_a_wait_is_a_finding(parts: Parts, wait: int) -> None:
     (text,) = found(waits(parts)[wait])
     assert "copy of 1024 bytes in stream" in text
     assert "test_pending_copies.py:" in text
-    assert "its byte 24 on was 0000803f 0000803f at that time, and is 0000803f 00000040" in text
+    assert "from its byte 24 on: 0000803f 0000803f at that time, 0000803f 00000040 now" in text
     assert found(waits(parts)[wait]) == []
 
 
