@@ -32,7 +32,7 @@ _ADDS_NOTHING = ("v_add", "v_subrev", "v_or_", "v_xor_", "v_max_u", "v_mac_", "v
 
 
 def looked_at(inst: Instruction) -> int:
-    """Return when an instruction is looked at although none of its registers is undefined."""
+    """Return when an instruction is examined although none of its registers is undefined."""
     if is_marker(inst):
         return ALWAYS
     if is_of_32_bits(inst):
@@ -46,7 +46,7 @@ def looked_at(inst: Instruction) -> int:
 
 
 def is_marker(inst: Instruction) -> bool:
-    """Tell whether an instruction stands for the value of a variable that nothing has written."""
+    """Tell whether an instruction is the marker of a variable that nothing has written."""
     return (
         inst.mnemonic == "v_mov_b32"
         and inst.variant == "DPP"

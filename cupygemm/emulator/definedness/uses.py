@@ -247,7 +247,7 @@ def _memory(marks: Marks, group: Group, inst: Instruction) -> bool:
         return _exchange(marks, group, inst, data)
     if inst.encoding == "DS" and not name.startswith(("ds_read", "ds_write")):
         for op in data:
-            _require(marks, group, op, "goes into an atomic")
+            _require(marks, group, op, "is used in an atomic")
     tainted = bool([key for op in data for key in _exposed(marks, group, op)])
     kept = {register for op in data for register in range(op.index, op.index + op.count)}
     for register in registers(inst.vector_writes):

@@ -154,8 +154,8 @@ class Scoreboard:
                 if not done
             ]
             return (
-                "\n  a FLAT load may be one of LDS, so it counts in vmcnt and in lgkmcnt: "
-                f"not waited for is {' and '.join(missing)}"
+                "\n  a FLAT load may read LDS, so it counts in vmcnt and in lgkmcnt: "
+                f"nothing waits for {' and '.join(missing)}"
             )
         return ""
 
@@ -234,7 +234,7 @@ class Scoreboard:
         return done
 
     def release(self, waves: Any) -> None:
-        """Record what the waves that pass a barrier have waited for."""
+        """Record which operations the waves that pass a barrier have waited for."""
         self.state.lds_released[waves] = self.lds_done[waves]
         self.state.vm_released[waves] = self.vm_done[waves]
         self.state.vm_passed[waves] = self.state.vm_issued[waves]

@@ -87,7 +87,7 @@ class Encoding:
         """Return the field that tells the encoding's instructions apart."""
         return raw >> self._op_low & self._op_mask
 
-    @functools.cache  # noqa: B019  # noqa: B019  # a few encodings, which are never freed
+    @functools.cache  # noqa: B019  # a few encodings, which are never freed
     def instruction(self, opcode: int) -> Opcode:
         """Return the instruction of an opcode.
 

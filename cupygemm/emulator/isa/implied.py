@@ -49,7 +49,7 @@ class Implied(NamedTuple):
 
 @functools.cache
 def implied_by(name: str) -> Implied:
-    """Return what a mnemonic says."""
+    """Return the implied operands of a mnemonic."""
     return Implied(
         reads_destination=name.startswith(_READS_DESTINATION),
         only_reads=name.startswith(_ONLY_READS),

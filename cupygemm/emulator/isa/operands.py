@@ -174,7 +174,7 @@ class _Builder:
             self.src.append(self.dst[0])
 
     def _matrix_bits(self, name: str, bits: int) -> int:
-        """Return the width of an operand: a field says what A or B of an f8f6f4 MFMA holds."""
+        """Return the width of an operand; a field selects that of A or B of an f8f6f4 MFMA."""
         if "f8f6f4" not in self.mnemonic or name not in ("src0", "src1"):
             return bits
         formats = self.fields["cbsz" if name == "src0" else "blgp"]

@@ -29,7 +29,7 @@ CHECK, KIND = "early_ends", "early end"
 _LDS_READS = ("ds_read", "ds_load", "flat_load")
 _MOST_BRANCHES = 3
 _REMEDY = """\
-A GPU goes on, because s_barrier waits for waves that have not ended only. What the others would
+A GPU continues, because s_barrier waits only for waves that have not ended. What the others would
 have written to LDS is missing. Put the work under a condition instead of the return, so that all
 threads of the block reach __syncthreads()"""
 

@@ -85,7 +85,7 @@ def describe(state: State, spinning: dict[int, set[int]], waiting: list[int]) ->
     halted = [w for w in waiting if state.workgroup[w] == workgroup]
     flags = _flags(state, wave, loop)
     lines = [
-        "no wave on the device can go on: each repeats its state or waits at a barrier,",
+        "no wave on the device can continue: each repeats its state or waits at a barrier,",
         "and nothing writes to memory in between, so no later step can differ.",
         f"{waves_text(state, same)} {'repeats' if len(same) == 1 else 'repeat'} this loop:",
         *_loop(state, loop, {flag.pc: flag for flag in flags}, wave),

@@ -129,7 +129,7 @@ class Setters:
         elif pc in self.behind_loop:
             who = "only after the loops that wait"
         else:
-            who = "no wave that is left reaches it"
+            who = "no remaining wave reaches it"
         inst = decoded(self.state, pc)
         text = inst.text if inst else ""
         return f"  {pc - self.state.kernel.entry:+#x}: {text}{where}: {who}"

@@ -22,9 +22,8 @@
 enum { POISON = 0xA5 };
 
 /* An origin: the program counter of the load times 2, and the space in bits 1-2. Bit 0: the value
- * has been computed with; bit 30: by a matrix instruction. Bit 29: a lane exchange has read
- * a lane that was switched off. FROM_REGISTER has the register's
- * number times 8 instead. */
+ * has been computed with; bit 30: by a matrix instruction. Bit 29: a lane exchange has read a lane
+ * that was switched off. FROM_REGISTER has the register's number times 8 instead. */
 enum { COMPUTED = 1, FROM_REGISTER = 0, FROM_GLOBAL = 2, FROM_LDS = 4, FROM_PRIVATE = 6 };
 enum { ORIGIN_SPACE = 6, BY_MATRIX = 1 << 30, INACTIVE = 1 << 29 };
 

@@ -1,21 +1,23 @@
-/* Races in global memory, from a record of who last touched each 16 bytes.
+/* Races in global memory, from a record of the last accesses to each 16 bytes.
  *
  * Two accesses of different waves to one byte, one of them a write, must be ordered: within a
- * workgroup by a barrier (no wait: the waves of a workgroup share a vector L1, which works in
+ * workgroup by a barrier (without a wait: the waves of a workgroup share a vector L1, which works in
  * order; LLVM, "User Guide for AMDGPU Backend", memory model); between workgroups by an atomic.
- * Which atomic does not matter: an access is ordered before all that a wave does after an
- * acquire (an atomic, or a load past the caches) that comes later than a release of the accessing
- * workgroup (a store or an atomic after the access was waited for: by its wave, or after a barrier
- * by the releasing wave). What ends with the
- * launch is ordered before the next, unless that is in another stream and does not wait: a clock
- * runs over all launches, and `rivals` lists the times of unordered ones (stream_order.py). All
- * other records of earlier launches are ignored.
+ * Which atomic does not matter. An access is ordered before all that a wave does after an acquire,
+ * if the acquire comes later than a release by the accessing workgroup. An acquire is an atomic, or
+ * a load past the caches. A release is a store or an atomic after the access was waited for: by the
+ * access's own wave, or, after a barrier, by the releasing wave.
+ *
+ * All accesses of a launch are ordered before the next launch, unless that is in another stream and
+ * does not wait. A clock runs over all launches, and `rivals` lists the times of unordered ones
+ * (stream_order.py). All other records of earlier launches are ignored.
  *
  * An access that bypasses the caches (sc0, sc1; glc) is treated as atomic. It races with nothing in
  * its launch, and with those accesses in another stream that are not atomic. Two writes of the same
  * value do not race. A plain store and an atomic that computes (no swap, which may belong to a
- * lock) do: the store erases what the atomic has counted. The atomic
- * comes first if the storing workgroup has acquired since, as the last of several workgroups has.
+ * lock) do: the store erases what the atomic has counted. The atomic comes first if the storing
+ * workgroup has acquired since, as the last of several workgroups has.
+ *
  * A record keeps the last write, or the first that is not released, and the last reads of two
  * waves, each with the wave's earlier bytes that are ordered like it. So a race with another access
  * may be missed, but no false race is reported. */
@@ -293,7 +295,7 @@ record_to_note(const struct global_view *v, uint64_t place) {
     return r;
 }
 
-/* The bytes of an access that lie in the granule at `start`. */
+/* The bytes of an access in the granule at `start`. */
 static inline uint32_t bytes_in(uint64_t start, uint64_t address, int bytes) {
     uint64_t first = address > start ? address - start : 0;
     uint64_t end = address + (uint64_t)bytes - start;

@@ -1,4 +1,4 @@
-/* The run loop in C: what it reads of a program, and its state. execution/native_loop.py mirrors
+/* The run loop in C: the data of a program, and its state. execution/native_loop.py mirrors
  * both structures, field for field.
  *
  * The loop executes the instructions that have a native form, for all waves of a group, until it

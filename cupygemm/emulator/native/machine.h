@@ -162,7 +162,7 @@ struct fault {
 extern int64_t memory_changes;
 
 struct machine {
-    uint32_t *vgpr; /* (512, num_waves, 64), rows apart by row_dwords */
+    uint32_t *vgpr; /* (512, num_waves, 64), rows are row_dwords apart */
     uint32_t *sgpr; /* (128, num_waves) */
     uint8_t *lds;   /* (workgroups, lds_bytes) */
     uint8_t *scratch;
@@ -178,7 +178,7 @@ struct machine {
     const int32_t *vm_released;
     const int32_t *vm_waited;
     const int32_t *barrier_epoch;
-    const uint64_t *starts; /* sorted bounds of what the kernel may touch */
+    const uint64_t *starts; /* sorted bounds of the memory that the kernel may access */
     const uint64_t *ends;
     struct issue *lds_history; /* (HISTORY, num_waves), by sequence number modulo HISTORY */
     struct issue *vm_history;
@@ -221,7 +221,7 @@ struct machine {
     int64_t lds_bytes;
     int64_t scratch_bytes; /* per lane */
     int64_t shadow_stride; /* records of a workgroup */
-    int64_t shadow_shift;  /* log2 of the bytes that a record stands for */
+    int64_t shadow_shift;  /* log2 of the bytes that a record covers */
     uint64_t scratch_base; /* address in a private segment buffer resource */
     uint64_t shared_aperture;
     uint64_t private_aperture;

@@ -66,7 +66,7 @@ void record_step(struct loop *l, const struct instruction *i) {
     record_trace(l, i, NULL, NULL);
 }
 
-/* Several cores may count at once. */
+/* Several cores may count concurrently. */
 void record_lanes(const struct loop *l, const struct instruction *i, struct waves waves) {
     int64_t lanes = 0;
     for (int64_t at = 0; at < waves.count; at++)

@@ -116,7 +116,7 @@ OP1(v_fract_f32, f32, f32, OF_NAN(f32, a, fract_f32(a)))
 OP1(v_fract_f64, f64, f64, OF_NAN(f64, a, fract_f64(a)))
 OP1(v_fract_f16, f32, f32, OF_NAN(f32, a, fract_f16(a)))
 
-/* The mantissa of a finite number lies in [1/2, 1); a subnormal one is scaled first. */
+/* The mantissa of a finite number is in [1/2, 1); a subnormal one is scaled first. */
 static inline f32 frexp_mant_f32(f32 a) {
     f32 scaled = fabsf(a) < 0x1p-126f ? a * 0x1p32f : a;
     f32 mantissa = as_f32((bits_f32(scaled) & 0x807FFFFFu) | 126u << 23);

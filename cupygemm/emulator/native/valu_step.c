@@ -30,7 +30,7 @@ struct step {
     const struct valu_operation *op;
     enum fetching how[MAX_SOURCES];
     bool writes_whole; /* registers */
-    bool finishes;     /* what the function computes */
+    bool finishes;     /* the result of the function */
     struct block sources[MAX_SOURCES];
 };
 

@@ -19,7 +19,7 @@ is switched off where it is read by
 {}"""
 _GIVES_0 = """\
 The hardware gives 0 there, and HIP leaves it undefined: let the lane take part (exchange before
-of the condition or the return), or do not use what comes from it"""
+the condition or the return), or do not use what comes from it"""
 _GIVES_WHAT_IS_THERE = """\
 The hardware reads what the register happens to hold there, and the compiler may compute the value
 behind the condition: read the lane in front of the condition or the return, or another lane"""
@@ -35,7 +35,7 @@ nothing has written since its declaration:
 {}
 The optimiser takes any value for it, so that the result may look right, or change with the
 compiler: initialise it"""
-_NEXT_VARIABLE = "Another variable of the module may lie there, or nothing"
+_NEXT_VARIABLE = "Another variable of the module may be there, or nothing"
 _IN_REGISTERS = """\
 The optimiser keeps the array in registers, so that the result may look right, or change with the
 compiler"""

@@ -1,7 +1,7 @@
 """Architectural state of the waves in flight, as NumPy arrays, and the units' view of it.
 
 A launch is executed in batches of whole workgroups; `State` holds one batch. All waves at the same
-program counter form a `Group`; a unit executes one instruction for the whole group at once:
+program counter form a `Group`; a unit executes one instruction for the whole group together:
 
     vgpr   uint32 (512, waves, 64)     rows 0..255 are VGPRs, 256..511 AGPRs
     sgpr   uint32 (128, waves)         indexed by the hardware's operand code; 106 is vcc, 126 exec

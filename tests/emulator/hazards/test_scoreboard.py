@@ -146,7 +146,7 @@ ENOUGH = {
     "wait for too few": "s_waitcnt vmcnt(0) would",
     "LDS read": "s_waitcnt lgkmcnt(0) would",
     "the largest lgkmcnt covers one of 16": "lgkmcnt(14) would: 14 LDS operations followed it",
-    "flat needs both counters": "not waited for is lgkmcnt",
+    "flat needs both counters": "nothing waits for lgkmcnt",
 }
 
 

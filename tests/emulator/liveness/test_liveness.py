@@ -65,7 +65,7 @@ def test_a_flag_in_lds_that_is_set_behind_a_barrier(order: Any) -> None:
     last, first, second = (line for line in fault.detail.splitlines() if ": ds_write_b32" in line)
     assert last.lstrip().startswith("wave 1 wrote byte 0x10 last: +0x")
     assert "wave 0 would reach it after the barrier" in first
-    assert "no wave that is left reaches it" in second
+    assert "no remaining wave reaches it" in second
 
 
 RING = """

@@ -79,7 +79,7 @@ def test_a_workgroup_that_left_is_a_deadlock(
     assert status == Status.LAUNCH_FAILURE
     text = bytes(hip.hipGetErrorString(status)).decode()
     assert text.startswith("deadlock\n")
-    assert "no wave on the device can go on" in text
+    assert "no wave on the device can continue" in text
 
 
 def test_a_grid_that_does_not_fit_is_refused(
