@@ -1,8 +1,8 @@
 /* Races in global memory, from a record of the last accesses to each 16 bytes.
  *
  * Two accesses of different waves to one byte, one of them a write, must be ordered: within a
- * workgroup by a barrier (without a wait: the waves of a workgroup share a vector L1, which works in
- * order; LLVM, "User Guide for AMDGPU Backend", memory model); between workgroups by an atomic.
+ * workgroup by a barrier (no wait: its waves share a vector L1, which works in order;
+ * LLVM, "User Guide for AMDGPU Backend", memory model); between workgroups by an atomic.
  * Which atomic does not matter. An access is ordered before all that a wave does after an acquire,
  * if the acquire comes later than a release by the accessing workgroup. An acquire is an atomic, or
  * a load past the caches. A release is a store or an atomic after the access was waited for: by the

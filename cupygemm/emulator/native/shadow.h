@@ -2,11 +2,11 @@
  * to each granule.
  *
  * A read is ordered after another wave's write iff that wave had waited for the write when it last
- * passed a barrier ("released"), or by a flag in LDS (lds_flags.h). The same holds for a write after
- * another wave's reads and writes. Within a wave, LDS operations execute in order; direct-to-LDS
- * loads do not, until vmcnt is waited for. LDS atomics do not race with one another. A
- * compare-and-swap does not race with plain reads either: every loop around one starts with such a
- * read, and the comparison detects if it is stale. */
+ * passed a barrier ("released"), or by a flag in LDS (lds_flags.h). The same is true of a write
+ * after another wave's reads and writes. Within a wave, LDS operations execute in order;
+ * direct-to-LDS loads do not, until vmcnt is waited for. LDS atomics do not race with one another.
+ * A compare-and-swap does not race with plain reads either: every loop around one starts with such
+ * a read, and the comparison detects if it is stale. */
 #ifndef CUPYGEMM_SHADOW_H
 #define CUPYGEMM_SHADOW_H
 
