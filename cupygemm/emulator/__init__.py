@@ -1,8 +1,8 @@
 """An emulated CDNA device under CuPy's unmodified ROCm build, on a machine with no GPU.
 
 `enable` puts a stand-in ROCm runtime in place before CuPy is imported; after that CuPy works as on
-a machine with one AMD GPU. Kernels are executed from their machine code, and what a GPU would get
-wrong silently is an exception.
+a machine with one AMD GPU. Kernels are executed from their machine code, and an error that a GPU
+would pass over silently raises an exception.
 """
 
 from __future__ import annotations

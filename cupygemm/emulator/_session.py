@@ -53,8 +53,8 @@ class EmulatorSetupError(RuntimeError):
 def enable(target: str = "gfx942") -> None:
     """Put an emulated device in place of ROCm; call it before CuPy is imported.
 
-    Enabling the same target again does nothing. The environment of this process, and so of those
-    that it starts, gets a ``ROCM_HOME`` and a ``PATH`` that name the emulator's compiler.
+    Enabling the same target again does nothing. In the environment of this process, which its child
+    processes inherit, ``ROCM_HOME`` and ``PATH`` then name the emulator's compiler.
 
     Parameters
     ----------
@@ -65,17 +65,17 @@ def enable(target: str = "gfx942") -> None:
     Raises
     ------
     ValueError
-        The target cannot be emulated, or the number of devices is none from 1 to 16.
+        The target cannot be emulated, or the number of devices is not from 1 to 16.
     EmulatorSetupError
         CuPy is loaded already, is not installed, or is not its ROCm build; another target is
         enabled; or this machine has ROCm.
 
     Notes
     -----
-    CuPy's ROCm build loads ROCm's library when it is imported, so that ``import cupy`` fails on a
-    machine without ROCm unless the emulated device is enabled before. After such a failure,
-    enabling the device and importing CuPy again works. Programs that run with ``CUPYGEMM_EMULATE``
-    set need no such call: the first ``import cupy`` enables the device (`cupygemm_startup`).
+    CuPy's ROCm build loads ROCm's library when it is imported, so ``import cupy`` fails on a
+    machine without ROCm unless the emulated device is enabled first. After such a failure, enable
+    the device and import CuPy again. Programs that run with ``CUPYGEMM_EMULATE`` set need no such
+    call: the first ``import cupy`` enables the device (`cupygemm_startup`).
 
     Examples
     --------
@@ -140,10 +140,10 @@ def target() -> str | None:
 
 
 def last_fault() -> EmulatorError | None:
-    """Return why the last failed launch failed, as an exception.
+    """Return the exception that describes the last failed launch.
 
-    CuPy raises its own exception, whose text is this one's; here are the parts, such as
-    `KernelFault.kernel`, `KernelFault.pc` and `KernelFault.address`.
+    CuPy raises its own exception with the same text. This one also has the details as attributes,
+    such as `KernelFault.kernel`, `KernelFault.pc` and `KernelFault.address`.
 
     Returns
     -------
@@ -159,7 +159,7 @@ def last_launch() -> Any:
     Returns
     -------
     cupygemm.emulator.run.LaunchStats or None
-        None if there was no launch.
+        None before the first launch.
     """
     if _devices is None:
         return None
@@ -170,11 +170,11 @@ def last_launch() -> Any:
 
 
 def finish_streams(*, is_end: bool = False) -> None:
-    """Count all work so far as finished: later work of any stream does not race with it.
+    """Mark all work so far as finished, so that later work of any stream does not race with it.
 
-    A suite does so between its tests, so that what one leaves behind is not held against another.
+    A test suite calls it between tests, so that unfinished work of one is not reported in another.
     Pending work is executed, and its failures are not raised. At the end of a program, copies to
-    the host for which it has not waited are reported.
+    the host that it has not waited for are reported.
     """
     if _devices is not None:
         if is_end:
@@ -186,7 +186,7 @@ def finish_streams(*, is_end: bool = False) -> None:
 
 
 def use_stream_order(text: str) -> None:
-    """Use the seed that a text states from now on; see `streams`."""
+    """Use the seed in a string from now on; see `streams`."""
     from cupygemm.emulator.concurrency.stream_deferral import seed_of
 
     if _devices is not None:
@@ -195,16 +195,16 @@ def use_stream_order(text: str) -> None:
 
 @contextlib.contextmanager
 def streams(seed: int | None) -> Iterator[None]:
-    """Let the work of different streams interleave inside a ``with`` statement, as on a GPU.
+    """Interleave the work of different streams inside a ``with`` statement, as a GPU may.
 
-    Work then waits in its stream, and is executed when the program waits for it, or earlier, in an
-    order that the seed chooses among those that streams and events allow. A correct program has
-    the same results with all seeds. This holds for all threads of the process.
+    Work stays in its stream until the program waits for it, or is executed earlier. The seed
+    chooses the order among those that streams and events allow. A correct program has the same
+    results with all seeds. All threads of the process are affected.
 
     Parameters
     ----------
     seed : int or None
-        From 0 on. None executes work when it is submitted, which is the default.
+        At least 0. None, the default, executes work when it is submitted.
 
     Raises
     ------
@@ -215,9 +215,9 @@ def streams(seed: int | None) -> Iterator[None]:
 
     Notes
     -----
-    The next call that waits for work of any stream, or queries it, reports a launch that has
-    failed, with the line of the launch. All work is executed at both ends of the statement; a
-    failure that nothing has reported is raised at its end.
+    A failed launch is reported, with its line, by the next call that waits for or queries work of
+    any stream. All work is executed at both ends of the statement; a failure that is still
+    unreported is raised at its end.
 
     Examples
     --------
@@ -246,12 +246,12 @@ def unwritten(array: Any) -> NDArray[np.bool_] | None:
     Parameters
     ----------
     array : cupy.ndarray
-        With any strides.
+        An array with any strides.
 
     Returns
     -------
     numpy.ndarray or None
-        A bool of the array's shape, True where a byte of the element was never written. None if
+        A bool array of the same shape, True where a byte of the element was never written. None if
         the array is not on the emulated device, or the host had no room for the record.
     """
     if _devices is None or _devices.memory.shadow is None or array.size == 0:
@@ -272,7 +272,7 @@ def unwritten(array: Any) -> NDArray[np.bool_] | None:
 
 def _check_process() -> None:
     """Raise unless a stand-in runtime can be loaded in this process."""
-    # A CuPy that failed to import, for want of ROCm's library, leaves only submodules behind.
+    # If CuPy failed to import because ROCm's library is missing, only submodules remain.
     if "cupy" in sys.modules:
         raise EmulatorSetupError(
             "CuPy is imported already, and has looked for a GPU: import cupygemm (with "
@@ -357,7 +357,7 @@ def _connect(target_name: str, count: int) -> tuple[Devices, HipRuntime]:
 
 
 class _CupyFinder(importlib.abc.MetaPathFinder):
-    """Finds CuPy's modules as the other finders do, and completes some once they are imported."""
+    """A finder that delegates to the others, and completes some of CuPy's modules after import."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -371,7 +371,7 @@ class _CupyFinder(importlib.abc.MetaPathFinder):
 
 
 class _CupyLoader(importlib.abc.Loader):
-    """Runs CuPy's own loader, then installs the allocator, or the messages of its exceptions."""
+    """A loader that runs CuPy's own, then installs the allocator or the messages of exceptions."""
 
     def __init__(self, loader: Any) -> None:
         self._loader = loader

@@ -1,4 +1,4 @@
-"""`launch`: a kernel of any code object on NumPy arrays, without CuPy."""
+"""`launch`: run a kernel of any code object on NumPy arrays, without CuPy."""
 
 from __future__ import annotations
 
@@ -37,35 +37,35 @@ def launch(
     checks: bool | None = None,
     cooperative: bool = False,
 ) -> LaunchStats:
-    """Run a kernel of a code object on a device of its own, of the target it was compiled for.
+    """Run a kernel of a code object on a fresh device of the target that it was compiled for.
 
     Parameters
     ----------
     code : path or bytes
         An AMDGPU ELF file (``.hsaco``, ``.co``) for one of the emulated targets, by any compiler.
     grid, block : int or sequence of int
-        Workgroups, and work-items of a workgroup, along x, y and z; 1 where left out.
+        Workgroups, and work-items of a workgroup, along x, y and z; omitted extents are 1.
     arguments : sequence
-        The kernel's explicit arguments. A NumPy array of one axis or more is a buffer: it is copied
-        to the device and, unless it is read-only, back. NumPy scalars are passed as they are,
-        Python's numbers in the size that the kernel declares. A tuple is a struct by value: its
-        members are buffers (pointers to them), NumPy scalars and tuples, at C's offsets.
+        The kernel's explicit arguments. A NumPy array with at least one axis is a buffer: it is
+        copied to the device and, unless it is read-only, back. NumPy scalars are passed as they
+        are; Python numbers take the size that the kernel declares. A tuple is a struct by value,
+        laid out as in C; its members are buffers (passed as pointers), NumPy scalars and tuples.
     kernel : str, optional
-        Its name; needed where the code object has several.
+        The kernel's name; required if the code object has several.
     dynamic_lds : int
         Bytes of LDS beyond the kernel's own.
     order : {"lockstep", "abreast", "forward", "reverse"} or ("random", seed)
-        How the waves of a workgroup take turns: all at the lowest address first, abreast where
-        they are on different paths, or one after another.
+        The order in which the waves of a workgroup execute: all at the lowest address first,
+        abreast on different paths, or one after another.
     profile : bool
-        Count what `cupygemm.emulator.profile` counts, into ``stats.profile``.
+        Store the counts of `cupygemm.emulator.profile` in ``stats.profile``.
     sample : int, optional
-        With `profile`: run at most so many workgroups, as `cupygemm.emulator.profile` says.
+        With `profile`: run at most this many workgroups; see `cupygemm.emulator.profile`.
     checks : bool, optional
-        As `cupygemm.emulator.checks` says by default.
+        See `cupygemm.emulator.checks`, which sets the default.
     cooperative : bool
-        Whether all workgroups are on the device together, as after ``hipLaunchCooperativeKernel``,
-        so that the kernel may call ``grid_group::sync``. Such a launch cannot be sampled.
+        Whether all workgroups are resident together, as with ``hipLaunchCooperativeKernel``, so
+        that the kernel may call ``grid_group::sync``. Such a launch cannot be sampled.
 
     Returns
     -------
@@ -77,13 +77,13 @@ def launch(
     OSError
         The file cannot be read.
     ValueError
-        No such kernel, or several to choose from; arguments that do not fit it; a sample of a
-        cooperative launch.
+        There is no such kernel, or no name was given and there are several; the arguments do not
+        fit the kernel; a cooperative launch is sampled.
     EmulatorError
-        The file is no code object, or the launch is refused: among others, a cooperative grid that
-        the device does not hold at once.
+        The file is not a code object, or the launch is refused, for example because a cooperative
+        grid does not fit the device.
     KernelFault
-        The kernel did what a GPU would get wrong.
+        The kernel made an error that a GPU may not report.
 
     Examples
     --------
@@ -141,7 +141,7 @@ def launch(
 
 
 def _declared(argument: Argument) -> str:
-    """Return the name of an argument, and whether a kernel takes a pointer or a value."""
+    """Return an argument's name, and whether it is a pointer or a value."""
     is_pointer = argument.value_kind == "global_buffer"
     what = "a pointer" if is_pointer else f"{argument.size} bytes by value"
     return f"{argument.source_name} ({what})" if argument.source_name else what
@@ -153,7 +153,7 @@ def choose_kernel(kernels: dict[str, Kernel], name: str | None) -> Kernel:
     Raises
     ------
     ValueError
-        There is none of that name, or there are several to choose from.
+        No kernel has that name, or no name was given and there are several.
     """
     if name is None and len(kernels) == 1:
         (name,) = kernels
@@ -164,7 +164,7 @@ def choose_kernel(kernels: dict[str, Kernel], name: str | None) -> Kernel:
 
 
 def _pointer(array: np.ndarray[Any, Any], device: Device, buffers: _Buffers, tag: str) -> bytes:
-    """Copy an array to the device, note it in `buffers`, and return its address as bytes."""
+    """Copy an array to the device, add it to `buffers`, and return its address as bytes."""
     address = device.memory.malloc(array.nbytes, tag=tag)
     device.memory.write(address, np.ascontiguousarray(array).tobytes())
     buffers.append((address, array))

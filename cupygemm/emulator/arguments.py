@@ -1,4 +1,4 @@
-"""Parse kernel arguments from words of a command line, and launch a code object with them.
+"""Parse kernel arguments from a command line, and launch a code object with them.
 
 i32:1000              a scalar
 f32[1000]             a buffer of 1000 elements, zero
@@ -40,7 +40,7 @@ _MAX_EXTENT = 2**31 - 1
 
 
 def parse_arguments(text: str) -> list[Any]:
-    """Return the arguments of a line of words; a struct in braces is a tuple of its members.
+    """Return the arguments that words describe; a struct in braces becomes a tuple.
 
     Raises
     ------
@@ -133,7 +133,7 @@ def profile_code_object(
     arguments: Sequence[Any],
     sample: int | None = None,
 ) -> KernelProfile:
-    """Launch a kernel of a code object on a device of its own target, without CuPy.
+    """Launch a kernel of a code object on a device of the code's target, without CuPy.
 
     Parameters
     ----------
@@ -155,7 +155,7 @@ def profile_code_object(
     OSError
         The file cannot be read.
     ValueError
-        The file has no such kernel or no single one, or the arguments do not fit the kernel.
+        The file has no such kernel, or several and no name is given, or the arguments do not fit.
     EmulatorError
         The file is not a code object, the launch is refused, or the kernel faults.
     """

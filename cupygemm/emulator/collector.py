@@ -1,4 +1,4 @@
-"""Pause Python's garbage collector while many small objects are made that stay."""
+"""Pause Python's garbage collector while many long-lived small objects are made."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def paused_collector() -> Iterator[None]:
-    """Do not look for garbage inside a ``with`` statement.
+    """Disable garbage collection inside a ``with`` statement.
 
-    Imports and decoded instructions are thousands of objects of which none is garbage, and Python
-    would walk them all again and again.
+    Importing modules and decoding instructions makes thousands of objects, none of them garbage,
+    which Python would traverse again and again.
     """
     collecting = gc.isenabled()
     try:

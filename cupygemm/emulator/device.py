@@ -1,7 +1,7 @@
 """The emulated device: its memory, code, streams, events and launches.
 
 Without a seed, work is executed when it is submitted: a call returns after its work is done.
-`stream_order` knows which work a GPU could execute in another order, because nothing orders it.
+`stream_order` records which work is unordered, so that a GPU could execute it in another order.
 With a seed, `stream_deferral` executes it in such an order. An event's time is the host's time when
 the work before the event was done.
 """
@@ -41,12 +41,12 @@ _MAX_WORKGROUPS_PER_CU = 32
 
 
 class LaunchError(EmulatorError):
-    """A launch that the device refuses before it starts: too many threads, too much LDS."""
+    """The device refuses a launch before it starts, e.g. with too many threads or too much LDS."""
 
 
 @dataclass(eq=False)
 class Stream:
-    """A stream's properties; `StreamOrder` knows its work."""
+    """A stream's properties; `StreamOrder` records its work."""
 
     flags: int = 0
     priority: int = 0
@@ -58,8 +58,8 @@ class Stream:
 class Event:
     """An event, with the time of its last recording in nanoseconds, or None.
 
-    `clock` says what work comes before that. If it was in a captured stream, `mark` says where in
-    the capture.
+    `clock` identifies the work before that recording. If the stream was being captured, `mark` is
+    the place in the capture.
     """
 
     flags: int = 0
@@ -68,18 +68,18 @@ class Event:
     mark: Any = None
 
     def record(self, clock: Clock) -> None:
-        """Record it now, after the work of a clock."""
+        """Record the event now, after the work that a clock identifies."""
         self.recorded, self.clock = time.perf_counter_ns(), clock
 
     def pass_by(self, clock: Clock) -> None:
-        """Note that the work of a clock is done now, unless it was recorded again meanwhile."""
+        """Set the time of the recording with this clock, unless a later one replaced it."""
         if self.clock is clock:
             self.recorded = time.perf_counter_ns()
 
 
 @dataclass(eq=False)
 class FaultLog:
-    """The faults of all devices of a process: the latest one."""
+    """The latest fault of all devices of a process."""
 
     latest: EmulatorError | None = None
 
@@ -93,13 +93,13 @@ class Device:
     target : Target
     memory : Memory
     index : int
-        Its number among the devices of the process.
+        The device's number in the process.
     faults : FaultLog
         Shared by all devices of the process.
     launching : threading.RLock
         Held during a launch; shared by all devices of the process.
     order : StreamOrder
-        Likewise shared.
+        Shared by all devices of the process.
     """
 
     target: Target
@@ -111,7 +111,7 @@ class Device:
 
     @property
     def last_fault(self) -> EmulatorError | None:
-        """Return why the latest failed launch failed."""
+        """The exception of the latest failed launch."""
         return self.faults.latest
 
     @last_fault.setter
@@ -119,12 +119,12 @@ class Device:
         self.faults.latest = fault
 
     def load(self, data: bytes) -> CodeObject:
-        """Place a code object, or the fitting one out of a bundle, in device memory.
+        """Load a code object, or the one for this target in a bundle, into device memory.
 
         Raises
         ------
         code_object.InvalidCodeObject
-            It is damaged, or for another target.
+            The code object is damaged, or is for another target.
         """
         loaded: CodeObject = _code_object().load(data, self.memory, self.target.name)
         try:
@@ -161,7 +161,7 @@ class Device:
         block : tuple of int
             Work-items of a workgroup along x, y, z.
         dynamic_lds : int
-            Bytes of LDS on top of the kernel's own.
+            Bytes of LDS beyond the kernel's own.
         arguments : list of bytes
             Values of the kernel's explicit arguments.
         operation : Operation, optional
@@ -176,7 +176,7 @@ class Device:
         Raises
         ------
         LaunchError
-            The device cannot run such a launch.
+            The device cannot run the launch.
         KernelFault
             The kernel made an error; see `KernelFault`.
         """
@@ -210,7 +210,7 @@ class Device:
         block: tuple[int, int, int],
         dynamic_lds: int,
     ) -> None:
-        """Raise `LaunchError` for a launch that the device cannot run; look at its source once."""
+        """Raise `LaunchError` if the device cannot run a launch; check the kernel's source once."""
         what = f"launch of {kernel.name} with grid {grid} and block {block}"
         threads = block[0] * block[1] * block[2]
         if min(*grid, *block) < 1:
@@ -238,7 +238,7 @@ class Device:
         block: tuple[int, int, int],
         dynamic_lds: int,
     ) -> None:
-        """Raise `LaunchError` for a cooperative grid that the device does not hold at once."""
+        """Raise `LaunchError` if a cooperative grid does not fit the device as a whole."""
         workgroups, threads = math.prod(grid), math.prod(block)
         fitting = self.occupancy(kernel, threads, dynamic_lds)
         most = fitting * self.target.num_cus
@@ -250,10 +250,10 @@ class Device:
             )
 
     def occupancy(self, kernel: Kernel, threads: int, dynamic_lds: int) -> int:
-        """Return how many workgroups of `threads` work-items fit a compute unit at a time.
+        """Return how many workgroups of `threads` work-items a compute unit holds at a time.
 
-        Computed from the registers of the kernel descriptor and from LDS, as AMD's CDNA ISA guides
-        state the limits: 512 registers per lane and 8 waves on each of 4 SIMDs.
+        Computed from LDS and the registers in the kernel descriptor, with the limits of AMD's CDNA
+        ISA guides: 512 registers per lane and 8 waves on each of 4 SIMDs.
         """
         registers = max(kernel.descriptor.num_registers, 1)
         waves_per_simd = min(_MAX_WAVES_PER_SIMD, _VGPRS_PER_LANE // registers)
@@ -267,7 +267,7 @@ class Device:
 
 @functools.cache
 def _run() -> ModuleType:
-    """Return `run`, with all that it needs imported and built."""
+    """Return the module `run` after importing and building everything that it needs."""
 
     def prepare() -> ModuleType:
         from cupygemm.emulator import native, run

@@ -1,10 +1,10 @@
-"""Print what the device's printf has written (hip_headers/device/printf.h says in which form).
+"""Print what the device's printf has written (format: hip_headers/device/printf.h).
 
     first launch  ─► `Buffer`: memory of the device, its address in the program's variable
     launch ended  ─► `flush`: records ─► text ─► sys.stdout
 
-Code objects of other compilers print through the host instead, which is not emulated: a null
-pointer takes the place of their buffer, and the fault names it (`reports`).
+Code objects of other compilers print through the host instead, which is not emulated: their buffer
+is a null pointer, which the fault names (`reports`).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Buffer:
     ----------
     memory : Memory
     variable : int
-        Address of the program's variable, which gets that of the buffer.
+        Address of the program's variable, which receives the buffer's address.
     """
 
     def __init__(self, memory: Memory, variable: int) -> None:
@@ -70,7 +70,7 @@ class Buffer:
         sys.stdout.flush()
 
     def free(self) -> None:
-        """Give the memory back."""
+        """Free the buffer's memory."""
         self._memory.free(self._address)
 
 
@@ -100,7 +100,7 @@ def _records(words: list[int]) -> list[list[Value]]:
 
 
 def _value(words: list[int], place: int) -> tuple[Value, int]:
-    """Return the value at a place, and the place after it."""
+    """Return the value at a position, and the position after it."""
     kind, bits = words[place : place + 2]
     place += 2
     if kind == _DOUBLE:
@@ -115,7 +115,7 @@ def _value(words: list[int], place: int) -> tuple[Value, int]:
 
 
 def formatted(record: list[Value]) -> str:
-    """Return a format with its arguments, as C's printf would print them.
+    """Format arguments as C's printf does.
 
     A conversion without an argument stays as it is written.
     """
@@ -140,7 +140,7 @@ def formatted(record: list[Value]) -> str:
 def _converted(
     match: re.Match[str], width: str | int | None, precision: str | int | None, value: Value
 ) -> str:
-    """Return one value."""
+    """Format one value."""
     flags, letter = match["flags"], match["letter"]
     if isinstance(width, int) and width < 0:
         flags, width = flags + "-", -width
@@ -173,7 +173,7 @@ def _padded(start: str, width: str | int | None, dot: str, letter: str, value: f
 
 
 def _integer(value: Value, bits: int, *, signed: bool = True) -> int:
-    """Return the low bits of an argument as an integer; a double's are those of its value."""
+    """Return the low bits of an argument as an integer; a double is converted by value."""
     number = int(value) if isinstance(value, int | float) else 0
     number &= (1 << bits) - 1
     return number - (1 << bits) if signed and number >> (bits - 1) else number

@@ -33,15 +33,15 @@ class Fault(Exception):
     lane : int
         Lane of the wave, -1 when the fault has none.
     address : int or None
-        Byte address, when there is one.
+        Byte address, if the fault has one.
     is_global : bool
         Whether `address` is in device memory rather than an offset into LDS or private memory.
     lanes : tuple of int
         All lanes of the wave with the same fault, in ascending order; the first is `lane`.
     check : str
-        The check that found it, as in `table.CHECKS`; "" for what always ends a launch.
+        The check that found it, as in `table.CHECKS`; "" for a fault that always ends a launch.
     may_be_meant : bool
-        Whether the finding is a warning, because such code may mean it, unless the user has named
+        Whether the code may be intended, so that the finding is a warning unless the user has named
         the check.
     """
 
@@ -71,7 +71,7 @@ class Fault(Exception):
 
 
 class KernelFault(EmulatorError):
-    """A kernel made an error that a GPU would not report, or that would end it.
+    """A kernel made an error that a GPU would not report, or that would end the kernel.
 
     Attributes
     ----------
@@ -83,24 +83,24 @@ class KernelFault(EmulatorError):
     lane : int
         The first of `lanes`; -1 for a fault of the whole wave.
     lanes : tuple of int
-        The lanes of the wave that it concerns, ascending; empty for a fault of the whole wave.
+        The faulting lanes of the wave, ascending; empty for a fault of the whole wave.
     pc : int
         Byte offset of the instruction from the kernel's entry.
     instruction : str
         Its assembly text.
     kind, detail : str
     check : str
-        The check that found it, which `checks` can make a warning; "" for what always ends a
-        launch.
+        The check that found it, which `checks` can make a warning; "" for a fault that always ends
+        a launch.
     address : int or None
     source : tuple of (str, int) or None
-        File and line of the instruction, as far as the code object tells: it does if CuPy compiled
-        the kernel from source, or it was compiled with ``-g``.
+        File and line of the instruction; known if CuPy compiled the kernel from source, or it was
+        compiled with ``-g``.
     call_sites : tuple of (str, int)
         Where the function of that line was inlined: the innermost call first, the kernel's own line
         last. Empty if the line is the kernel's.
     quotes : tuple of str
-        The texts of these lines, `source` first; "" for what is not known.
+        The texts of these lines, `source` first; "" for an unknown line.
     """
 
     def __init__(
@@ -164,7 +164,7 @@ class KernelFault(EmulatorError):
 
 
 class SourceFault(EmulatorError):
-    """A fault of HIP source, found when its code is loaded.
+    """A fault in HIP source, found when its code is loaded.
 
     Parameters
     ----------
@@ -182,7 +182,7 @@ class SourceFault(EmulatorError):
 
 
 class ArgumentFault(SourceFault):
-    """Arguments of a launch that its kernel would misread, found before it starts."""
+    """Arguments that a kernel would misread, found before the launch starts."""
 
 
 class KernelWarning(EmulatorError, RuntimeWarning):
@@ -195,7 +195,7 @@ def lanes_of(mask: int) -> tuple[int, ...]:
 
 
 def spans(numbers: tuple[int, ...]) -> str:
-    """Return ascending numbers as text, neighbours together.
+    """Return ascending numbers as text, with runs of consecutive numbers as ranges.
 
     >>> spans((0, 1, 2, 7, 9, 10))
     '0-2, 7, 9-10'

@@ -7,7 +7,7 @@ from types import FrameType
 
 
 def raised_by_a_handler(err: BaseException) -> BaseException | None:
-    """Return the exception that a signal handler raised and that led to `err`, if there is one."""
+    """Return the signal handler's exception that led to `err`, or None."""
     seen: BaseException | None = err
     while seen is not None:
         if any(map(_is_handler, _frames(seen))):
@@ -17,7 +17,7 @@ def raised_by_a_handler(err: BaseException) -> BaseException | None:
 
 
 def _frames(err: BaseException) -> Iterator[FrameType]:
-    """Yield the frames that an exception has passed through, the outermost first."""
+    """Yield the frames that an exception has passed through, outermost first."""
     place = err.__traceback__
     while place is not None:
         yield place.tb_frame
@@ -25,7 +25,7 @@ def _frames(err: BaseException) -> Iterator[FrameType]:
 
 
 def _is_handler(frame: FrameType) -> bool:
-    """Tell whether a frame is of a signal handler: its arguments hold the frame it interrupted."""
+    """Tell whether a frame is a signal handler's: an argument is the frame that it interrupted."""
     interrupted = frame.f_back
     if interrupted is None:
         return False

@@ -1,8 +1,7 @@
-"""Several emulated devices in one process: their memory, and who may access whose.
+"""Several emulated devices in one process: their memory, and access among peers.
 
-All devices share one address space, as under HIP. A kernel may touch the memory of its own device,
-that of the peers to which its device has enabled access, and memory of the host. Copies reach every
-device.
+All devices share one address space, as under HIP. A kernel may access the memory of its own device,
+of the peers to which its device has enabled access, and of the host. Copies reach every device.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ class _Ranges(NamedTuple):
 class DeviceMemory:
     """The memory of the process as the kernels of one device see it.
 
-    Attributes and methods that are not defined here are those of the whole memory.
+    Other attributes and methods are delegated to the whole memory.
 
     Parameters
     ----------
@@ -52,7 +51,7 @@ class DeviceMemory:
 
     @property
     def used_bytes(self) -> int:
-        """Return the bytes that are allocated on this device."""
+        """Return the number of bytes allocated on this device."""
         return self.whole.used_by(self.device)
 
     def malloc(self, size: int, tag: str = "", **options: Any) -> int:
@@ -60,7 +59,7 @@ class DeviceMemory:
         return self.whole.malloc(size, tag, **{"device": self.device, **options})
 
     def ranges(self) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-        """Return what a kernel of this device may touch; see `Memory.ranges`."""
+        """Return the ranges that a kernel of this device may access; see `Memory.ranges`."""
         starts, ends, devices = self.whole.ranges_and_devices()
         latest, peers = self._latest, self.peers
         if latest is None or latest.of_all is not starts or latest.peers != peers:
@@ -69,12 +68,12 @@ class DeviceMemory:
         return latest.starts, latest.ends
 
     def is_peers(self, address: int) -> bool:
-        """Whether an address is in the memory of a device that this one has no access to."""
+        """Tell whether an address is in the memory of a device that this one cannot access."""
         block = self.whole.block(address)
         return block is not None and block.device not in (None, self.device, *self.peers)
 
     def describe(self, address: int, size: int) -> str:
-        """Say what is at ``[address, address + size)``, and whether this device may touch it."""
+        """Describe ``[address, address + size)``, and whether this device may access it."""
         found = self.whole.describe(address, size)
         block = self.whole.block(address)
         if block is None or not self.is_peers(address):
@@ -124,15 +123,15 @@ class Devices:
 
     @property
     def current(self) -> Device:
-        """Return the current device of this thread; at first it is device 0."""
+        """Return this thread's current device, initially device 0."""
         return self._devices[getattr(self._current, "index", 0)]
 
     def select(self, index: int) -> None:
-        """Make a device the current one of this thread."""
+        """Make a device this thread's current one."""
         self._current.index = index
 
     def enable_peer(self, device: int, peer: int) -> None:
-        """Let kernels of a device touch the memory of another one."""
+        """Allow kernels of a device to access another device's memory."""
         memory: Any = self._devices[device].memory
         memory.peers |= {peer}
 
@@ -142,5 +141,5 @@ class Devices:
         memory.peers -= {peer}
 
     def has_peer(self, device: int, peer: int) -> bool:
-        """Whether kernels of a device may touch the memory of another one."""
+        """Tell whether kernels of a device may access another device's memory."""
         return len(self) > 1 and peer in self._devices[device].memory.peers  # type: ignore[attr-defined]

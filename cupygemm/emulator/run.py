@@ -3,10 +3,10 @@
     launch ─► batches of whole workgroups ─► `Executor` ─► group of waves ─► hazards ► step ►
     counters
 
-All waves at the lowest program counter form the next group and run on until they meet others, pass
-them, diverge, or wait at a barrier: branches reconverge and uniform kernels run in lockstep
-throughout. `order` runs diverged waves abreast, or the waves of a workgroup one after another
-instead, so that a result that depends on their order shows as different bits.
+All waves at the lowest program counter form the next group. It runs until it meets or passes other
+waves, diverges, or waits at a barrier: branches reconverge and uniform kernels run in lockstep
+throughout. `order` can instead run diverged waves abreast, or the waves of a workgroup one after
+another; a result that depends on their order then changes.
 """
 
 from __future__ import annotations
@@ -64,11 +64,11 @@ class LaunchStats:
     instructions : int
         Wave-instructions executed.
     seconds : float
-        Wall-clock time of the emulation, which says nothing about a GPU.
+        Wall-clock time of the emulation, not of a GPU.
     mfma : int
         MFMA instructions executed, one per wave.
     executed : Executed
-        From which `executions` and `mnemonics` are computed when asked for.
+        The source from which `executions` and `mnemonics` are computed on demand.
     lds_conflicts, global_lines : dict
         By byte offset from the kernel's entry, when profiling; see `units.lds` and `units.memory`.
     profile : KernelProfile or None
@@ -159,21 +159,22 @@ def launch(
     dynamic_lds : int
         Bytes of LDS beyond the kernel's own.
     arguments : bytes or sequence of bytes
-        The explicit arguments: the whole segment, or one item for each.
+        The explicit arguments: the whole segment, or one item per argument.
     memory : Memory
         Device memory; accesses outside its allocations are faults.
     target : Target
     order : {"lockstep", "abreast", "forward", "reverse"} or ("random", seed), optional
-        How the waves of a workgroup take turns; by default as the environment says (`wave_order`).
+        The order in which the waves of a workgroup execute; by default the environment's
+        (`wave_order`).
     profile : bool
         Also collect a `KernelProfile`: bank conflicts, cache lines, waits and more. It is slower.
     sample : int, optional
         Run at most this many workgroups of a profiled launch, and scale the profile to the grid.
     checks : bool or Policy, optional
-        What to report, as a policy or as the first argument of `cupygemm.emulator.checks`. The
-        default is what that function has set.
+        The checks, as a policy or as the first argument of `cupygemm.emulator.checks`, which also
+        sets the default.
     cooperative : bool
-        Whether all workgroups are on the device together and may wait for each other.
+        Whether all workgroups are resident together and may wait for each other.
 
     Returns
     -------
@@ -204,8 +205,8 @@ def launch(
     )
     if dispatch.checks and memory.shadow is not None:
         memory.shadow.start_launch(kernel.name, grid, block)
-    # A signal handler's exception may end the decoding of an instruction at any point. So the
-    # program is the launch's own, and is kept only if the launch ends in another way.
+    # A signal handler's exception may interrupt the decoding of an instruction anywhere. So this
+    # launch has its own program, which is cached only if no handler raised.
     key = Key(kernel.code_object.image, target.name, profile)
     program = store.take(key) or _program(kernel, target, profile=profile)
     program.start_launch()
@@ -249,7 +250,7 @@ def launch(
 
 @dataclass
 class _Counts:
-    """The counts of a launch; `LaunchStats` says what they are.
+    """The counts of a launch, as described in `LaunchStats`.
 
     `executed` is by program counter, the others by byte offset from the kernel's entry.
     """

@@ -1,7 +1,7 @@
-"""The targets that can be emulated, one row each, with everything in which they differ.
+"""The targets that can be emulated, one row each, with all their differences.
 
-No other module of the emulator's units compares the name of a target: it asks the record for a
-property, or for the CDNA generation. A new target is a new row of `TARGETS`.
+No other module of the emulator's units compares the name of a target: they read a property of the
+record, or the CDNA generation. A new target is a new row of `TARGETS`.
 
 Sources: AMD's CDNA2, CDNA3 and CDNA4 instruction-set guides and white papers.
 """
@@ -16,12 +16,12 @@ Row = TypeVar("Row")
 
 
 class TargetRows(dict[str, Row]):
-    """Further figures of each target, for what not every target needs.
+    """Further figures of some targets, by the target's name.
 
     Parameters
     ----------
     module : str
-        Path of the module that holds the rows, for the message when one is missing.
+        Path of the module that holds the rows, for the message if a row is missing.
     rows : mapping of str to row
         By the name of the target.
     """
@@ -63,7 +63,7 @@ class Target:
     clock_mhz : int
         Boost clock.
     memory_bytes : int
-        Device memory that is reported to the user.
+        Device memory reported to the user.
     memory_clock_mhz, memory_bus_bits : int
     l2_bytes : int
         L2 cache of one XCD, or of one die on CDNA2.
@@ -72,8 +72,8 @@ class Target:
     mfma_flushes_subnormals : bool
         16-bit MFMA flush subnormal inputs and outputs.
     mfma_permutes_b : tuple of str
-        Types of A for which MFMA of a single block permute the lanes of B by BLGP. MFMA of several
-        blocks do so on every target. (AMD's matrix instruction calculator.)
+        Types of A for which single-block MFMA permute the lanes of B by BLGP. Multi-block MFMA do
+        so on every target. (AMD's matrix instruction calculator.)
     f64_mfma_negates : bool
         BLGP negates the operands of f64 MFMA instead of permuting the lanes of B.
     f64_mfma_passes : int

@@ -1,9 +1,9 @@
 """Call functions where no signal handler interrupts them.
 
-Python runs signal handlers in the main thread, in the middle of whatever executes there. Imports
-and searches for files treat an OSError as a file that is not there: so they would drop a
-TimeoutError that a handler raises, and the program would never hear of it. Another thread does
-not run handlers. The main thread waits for it, and what a handler raises ends the wait.
+Python runs signal handlers in the main thread, between any two bytecodes. Imports and file searches
+take an OSError for a missing file, so they would swallow a TimeoutError that a handler raises.
+Other threads do not run handlers. The main thread waits for such a thread, and an exception from a
+handler ends the wait.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ Result = TypeVar("Result")
 
 
 def undisturbed(function: Callable[[], Result]) -> Result:
-    """Return what a function returns; call it in another thread if this one is the main thread.
+    """Call a function, in another thread if this one is the main thread, and return its result.
 
-    If a signal handler raises meanwhile, the exception passes at once, and the function runs on to
-    its end. While this thread imports the package, another one could not import from it: then the
-    function is called here. (A program whose file has the name of a module that the package needs
-    runs within that import.)
+    If a signal handler raises meanwhile, the exception propagates immediately, and the function
+    runs to its end. While this thread imports the package, no other thread can import from it, so
+    the function is called in this one. (A program whose file has the name of a module that the
+    package needs runs within that import.)
     """
     if threading.current_thread() is not threading.main_thread() or _is_importing():
         return function()
@@ -42,6 +42,6 @@ def undisturbed(function: Callable[[], Result]) -> Result:
 
 
 def _is_importing() -> bool:
-    """Tell whether an import of the package has not ended."""
+    """Tell whether an import of the package is in progress."""
     package = sys.modules.get(__name__.partition(".")[0])
     return bool(getattr(getattr(package, "__spec__", None), "_initializing", False))

@@ -1,4 +1,4 @@
-"""Keep what a function returns for as long as its argument lives."""
+"""Cache a function's result for as long as its argument lives."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Result = TypeVar("Result")
 
 
 def weak_cache(function: Callable[[Key], Result]) -> Callable[[Key], Result]:
-    """Return a function that computes its result once for each object, such as a kernel.
+    """Return a version of a function that computes its result once per object, such as a kernel.
 
     `functools.cache` would keep the objects alive. So would a result that refers to its argument.
     """
