@@ -1,19 +1,18 @@
-"""An allocator for CuPy that makes each array's bounds the bounds that the emulator checks.
+"""An allocator for CuPy that lets the emulator check the bounds of each array.
 
-CuPy's memory pool rounds sizes up to 512 bytes and cuts arrays out of larger blocks, so to the
-runtime an array looks longer than it is, and its neighbour may follow at once. This allocator takes
-memory from the same pool, with a gap after each array, and tells the device where the array begins
-and ends. The pool is a `cupy.cuda.MemoryPool` with another `malloc`: limits, statistics and
-`free_all_blocks` work as before, and a program may choose its `malloc` as allocator again. It
-counts the gaps, and gets an array's memory back when CuPy drops the array's owner. All bytes of a
-fresh array are 0xA5. With another pool as CuPy's allocator, the bounds are those of that pool's
-blocks.
+CuPy's memory pool rounds sizes up to 512 bytes and takes arrays from larger blocks, so to the
+runtime an array looks longer than it is, and another array may follow immediately. This allocator
+takes memory from the same pool, with a gap after each array, and tells the device where the array
+begins and ends. The pool is a `cupy.cuda.MemoryPool` with another `malloc`: limits, statistics and
+`free_all_blocks` work as before, and a program may set its `malloc` as allocator again. It counts
+the gaps, and reclaims an array's memory when CuPy drops the array's owner. All bytes of a fresh
+array are 0xA5. If CuPy's allocator is another pool, the bounds are those of that pool's blocks.
 
-The pool hands out at once what it got back last. A pointer that a program has kept would then
-point into a new array, and to use it would be no fault. So a block of one of the last small arrays
-that were dropped is passed over: the pool is asked again, and gets it back. It is not while other
-streams work, which may still use what was dropped: that is found only where it is used again. Pools
-that have a limit, and programs that watch them by hooks, see only what they ask for.
+The pool reuses the most recently freed block first. A stale pointer would then point into a new
+array, and its use would not be a fault. So if the pool returns the block of a recently dropped
+small array, the allocator requests another and returns the first. It does not while other streams
+have work that may still use the dropped array: such a use is found only if the block is used again.
+Pools with a limit, and pools watched by hooks, see only the program's requests.
 """
 
 from __future__ import annotations
@@ -27,12 +26,12 @@ from cupygemm.emulator.memory.extents import Owner
 from cupygemm.emulator.peers import Devices
 
 GAP = 64  # bytes after an array that belong to no array
-_SMALL = 1 << 20  # bytes of an array whose memory is passed over
-_PASSED = 4  # arrays that are dropped in the meantime, at most
+_SMALL = 1 << 20  # bytes of an array whose memory is not reused immediately
+_PASSED = 4  # arrays dropped before the memory may be reused, at most
 
 
 class _Array(weakref.ref[Owner]):
-    """A reference to an array's owner that knows its first address, and the one after its last."""
+    """A weak reference to an array's owner, with the array's start and end addresses."""
 
     __slots__ = ("extent",)
     extent: tuple[int, int]
@@ -41,7 +40,7 @@ class _Array(weakref.ref[Owner]):
 def _unused_lately(
     allocate: Callable[[int], Any], dropped: collections.deque[_Array], size: int
 ) -> Any:
-    """Return a block of a pool that is none of the last arrays' that were dropped, if possible."""
+    """Return a block of a pool that no recently dropped array used, if possible."""
     block = allocate(size)
     recent, passed = [each.extent for each in tuple(dropped)], []
     starts = {start for start, _ in recent}
@@ -54,17 +53,17 @@ def _unused_lately(
 
 
 def install(cupy: Any, devices: Devices) -> None:
-    """Make arrays of `cupy` come from a default pool with exact bounds in the devices' memory."""
+    """Make `cupy` allocate arrays from a default pool with exact bounds in device memory."""
     cuda = cupy.cuda
     memory, order = devices.memory, devices.order
     dropped: collections.deque[_Array] = collections.deque(maxlen=_PASSED)
     hooks = cuda.memory_hook.get_memory_hooks
-    arrays: dict[int, _Array] = {}  # by address, the last one that was small
+    arrays: dict[int, _Array] = {}  # the latest small array at each address
 
     def renew(start: int, size: int) -> None:
-        """Fill a fresh array after the work that waits, which may use the same memory.
+        """Fill a fresh array after the pending work, which may use the same memory.
 
-        If other streams have such work, the bytes stay: the program may yet order the two.
+        If other streams have pending work, the bytes stay: the program may yet order the two.
         """
         if order.deferral.is_idle:
             memory.poison(start, size)

@@ -1,7 +1,6 @@
-// libamdhip64.so.7 of the emulated device: entry points that pass their arguments on to Python.
-//
-// Each FUNCTION of amdhip64.def becomes a member of the callback table, which Python fills when it
-// loads this library, and an entry point. A callback returns a hipError_t; a member left null is a
+// libamdhip64.so.7 of the emulated device: entry points that pass their arguments to Python.
+// Each FUNCTION of amdhip64.def becomes an entry point and a member of the callback table, which
+// Python fills when it loads this library. A callback returns a hipError_t; a null member is a
 // function that is not supported. This file keeps only the state of the calling thread: its last
 // error with its message, and the launch configuration between <<<...>>> and the kernel's stub.
 
@@ -36,8 +35,8 @@ static _Thread_local int last_error;
 static _Thread_local int message_error;
 static _Thread_local char message[message_bytes];
 // The error of a launch by a host library, and its message, until a call has returned it. The code
-// that `<<<...>>>` generates ignores what hipLaunchKernel returns, so the next call of this thread
-// that waits, copies, fills or launches returns the error, as HIP does with asynchronous errors.
+// generated for `<<<...>>>` ignores hipLaunchKernel's status, so this thread's next call that
+// waits, copies, fills or launches returns the error, as HIP does with asynchronous errors.
 static _Thread_local int unheard;
 static _Thread_local char unheard_message[message_bytes];
 
@@ -102,7 +101,7 @@ static struct callbacks {
 
 void cupygemm_set_callbacks(const struct callbacks *table) { callbacks = *table; }
 
-// Destructors of host libraries call these after Python has ended; nothing is left to release.
+// Destructors of host libraries call these after Python has ended, when nothing is left to release.
 #define FUNCTION(node, name, parameters, arguments)                                                \
     int name parameters {                                                                          \
         if (!Py_IsInitialized()) {                                                                 \
@@ -120,7 +119,7 @@ void cupygemm_set_callbacks(const struct callbacks *table) { callbacks = *table;
     }
 #include "amdhip64.def"
 
-// Where the call that this thread is in keeps what its earlier attempts have made.
+// Where this thread's current call keeps the objects that its earlier attempts created.
 size_t *cupygemm_made(void) {
     static _Thread_local size_t outside;
     outside = 0;
@@ -169,7 +168,7 @@ int hipGetLastError(void) {
     return error;
 }
 
-// The error of the latest call is the only one that is kept.
+// Only the error of the latest call is kept.
 int hipExtGetLastError(void) { return hipGetLastError(); }
 
 int hipDrvGetErrorName(int error, const char **name) {
@@ -187,9 +186,9 @@ int hipGetStreamDeviceId(void *stream) {
     return 0;
 }
 
-// Kernels inside host libraries
+// Kernels in host libraries
 
-// The handle of a fat binary is the address of its wrapper; it is read when a kernel of it is
+// The handle of a fat binary is its wrapper's address; the binary is read when its kernel is
 // launched.
 void **__hipRegisterFatBinary(const void *wrapper) { return (void **)wrapper; }
 

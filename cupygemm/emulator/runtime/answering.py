@@ -1,6 +1,6 @@
 """Convert Python's exceptions to C's result codes: only a number can pass through C.
 
-What a signal handler raises is left to calls.h, which raises it again in Python.
+Exceptions of signal handlers are left to calls.h, which raises them again in Python.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ def answering(
     ----------
     function : callable
     failure : callable
-        Returns the code and the message of an exception, or None for one that it does not know.
+        Returns the code and the message of an exception, or None for an unknown one.
     internal : tuple of int and str
-        The code of every other exception, and what its message begins with.
+        The code of every other exception, and the prefix of its message.
     set_message : callable
-        Called with the code and the message of a call that fails, just before it returns.
+        Called with the code and the message of a failing call, just before it returns.
     """
 
     def call(*arguments: Any) -> int:

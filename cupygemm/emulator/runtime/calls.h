@@ -1,10 +1,9 @@
 // Calls from C into Python, for the entry points of amdhip64.c and hiprtc.c.
-//
-// An exception cannot pass through C, and ctypes would print it and return an arbitrary number. A
-// callback catches its own exceptions and returns a status. So an exception that escapes from it
-// was raised by a signal handler, or because Python could not call the callback (recursion limit).
-// The former is raised again in Python as soon as the entry point has returned; until then the call
-// is completed, because its caller relies on its results. The latter is a failure.
+// An exception cannot pass through C: ctypes would print it and return an arbitrary number. So a
+// callback catches its own exceptions and returns a status. An exception that escapes was raised by
+// a signal handler, or because Python could not call the callback (recursion limit). The former is
+// raised again in Python when the entry point has returned; until then the call is completed,
+// because its caller relies on its results. The latter is a failure.
 //
 // The including file defines cupygemm_set_message and the status `python_failed`.
 
@@ -14,7 +13,7 @@
 #include <stddef.h>
 #include <string.h>
 
-// Python's C API, as far as it is used; the symbols are the running interpreter's.
+// The functions of Python's C API used here; the symbols are the running interpreter's.
 typedef struct object PyObject;
 int Py_IsInitialized(void);
 int Py_AddPendingCall(int (*function)(void *), void *argument);
@@ -50,9 +49,9 @@ struct callback {
 struct call {
     const char *name;
     int gil, status, attempts;
-    PyObject *outer[3]; // the exception that was being handled when the entry point was called
-    PyObject *raised;   // what a signal handler raised meanwhile
-    size_t made;        // what an attempt has made: its handle or address, see `handles.py`
+    PyObject *outer[3]; // the exception being handled when the entry point was called
+    PyObject *raised;   // the exception that a signal handler raised meanwhile
+    size_t made;        // the handle or address that an attempt created, see `handles.py`
     struct call *enclosing;
 };
 
@@ -74,7 +73,7 @@ static int ends_when_interrupted(const char *name) {
            begins(name, "hiprtcCompileProgram");
 }
 
-// Calls that fail when they are repeated, because the interrupted first attempt did the work.
+// Calls whose repetition fails, because the interrupted first attempt did the work.
 static int releases(const char *name) {
     return strstr(name, "Free") || strstr(name, "Destroy") || strstr(name, "Unload");
 }
@@ -144,7 +143,7 @@ static int end_call(struct call *call) {
     if (raised) {
         unsigned long thread = PyThread_get_thread_ident();
         if (thread != main_thread || Py_AddPendingCall(raise_again, raised) != 0) {
-            PyObject *type = PyObject_Type(raised); // other threads can only be sent a type
+            PyObject *type = PyObject_Type(raised); // other threads accept only a type
             PyThreadState_SetAsyncExc(thread, type);
             Py_DecRef(type);
             Py_DecRef(raised);

@@ -1,9 +1,8 @@
-"""Captures of streams: work that is kept instead of done, and the graphs that it becomes.
+"""Captures of streams: work that is recorded instead of done, and the resulting graphs.
 
 A capture begins on one stream. Another stream joins by waiting for an event of the capture, and
-must be waited for before the capture ends. Nodes run in the order in which they were submitted,
-which every order by streams and events allows; `after` holds that order. A graph is a dict of nodes
-by their handles.
+must be waited for before the capture ends. Nodes run in the order of submission, which streams and
+events always allow; `after` holds their dependencies. A graph is a dict of nodes by handle.
 """
 
 from __future__ import annotations
@@ -28,19 +27,19 @@ class Node:
     Attributes
     ----------
     label : str
-        What it is, for pictures of the graph; its first word tells the type of node.
+        A description for pictures of the graph; its first word is the type of node.
     run : callable
         Called with the work's place in a stream.
     stream : int
         The stream that was captured.
     after : frozenset of int
-        The nodes that it comes after: their numbers in a capture, and their handles in a graph.
+        The nodes that it depends on: by number in a capture, by handle in a graph.
     kind : {"device", "host", "graph"}
-        Who does it: see `Handles.submit`.
+        Where the work is done: see `Handles.submit`.
     given : bytes
-        HIP's structure of parameters that it was made from; empty for what was captured.
+        The HIP structure of parameters that it was made from; empty for captured work.
     enabled : bool
-        Whether a launch of the graph does it.
+        Whether a launch of the graph does the work.
     """
 
     label: str
@@ -59,16 +58,16 @@ class Capture:
     Attributes
     ----------
     origin : int
-        The stream that it began on.
+        The stream on which it began.
     is_blocking : bool
         Whether that stream waits for the legacy stream, which must not be used meanwhile.
     nodes : list of Node
     latest : dict of int to int
         By stream: the number of nodes after its latest one.
     ends : dict of int to frozenset of int
-        By stream: the nodes that its next one comes after.
+        By stream: the nodes that its next one depends on.
     unjoined : set of int
-        Streams that joined, and that no other stream has waited for since their latest work.
+        Streams that joined, and whose latest work no other stream has waited for.
     broken : str
         Why the capture is invalid; empty while it is valid.
     identity : int
@@ -86,7 +85,7 @@ class Capture:
     def add(
         self, stream: int, label: str, run: Callable[[Operation], object], kind: Kind = "device"
     ) -> None:
-        """Keep work of a stream; see `Node`."""
+        """Add work of a stream as a node; see `Node`."""
         after = self.ends.get(stream, frozenset())
         self.ends[stream] = frozenset({len(self.nodes)})
         self.nodes.append(Node(label, run, stream, after, kind))
@@ -95,11 +94,11 @@ class Capture:
             self.unjoined.add(stream)
 
     def mark(self, stream: int) -> CaptureMark:
-        """Return what an event that is recorded in a stream stands for."""
+        """Return the place in the capture of an event recorded in a stream."""
         return CaptureMark(self, stream, len(self.nodes), self.ends.get(stream, frozenset()))
 
     def join(self, stream: int, mark: CaptureMark) -> None:
-        """Let a stream wait for an event of this capture."""
+        """Make a stream wait for an event of this capture."""
         self.ends[stream] = self.ends.get(stream, frozenset()) | mark.ends
         if stream != self.origin and stream not in self.latest:
             self.latest[stream] = len(self.nodes)
@@ -115,7 +114,7 @@ class Capture:
 
 @dataclass(frozen=True)
 class CaptureMark:
-    """Where in a capture an event was recorded."""
+    """The place in a capture where an event was recorded."""
 
     capture: Capture
     stream: int
@@ -124,12 +123,12 @@ class CaptureMark:
 
 
 def in_order(graph: dict[int, Node]) -> dict[int, Node]:
-    """Return a graph with each node after those that it depends on, otherwise in the same order.
+    """Return a graph in topological order, otherwise keeping the order of the nodes.
 
     Raises
     ------
     HipError
-        Some nodes depend on each other.
+        The dependencies have a cycle.
     """
     ordered: dict[int, Node] = {}
     waiting = dict(graph)
@@ -148,7 +147,7 @@ def in_order(graph: dict[int, Node]) -> dict[int, Node]:
 
 
 def dot(graph: dict[int, Node]) -> str:
-    """Return a graph in the language of Graphviz."""
+    """Return a graph in Graphviz's language."""
     places = {handle: place for place, handle in enumerate(graph)}
     lines = [f'  n{places[handle]} [label="{node.label}"];' for handle, node in graph.items()]
     for handle, node in graph.items():

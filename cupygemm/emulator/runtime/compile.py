@@ -1,8 +1,7 @@
-"""Compile HIP source as hiprtc would: with its implicit headers, options and name expressions.
+"""Compile HIP source as hiprtc does: with its implicit headers, options and name expressions.
 
-For a name expression (``kernel<float>``), the symbol that it means is returned. The source gets a
-device variable that is initialised with the expression's address, and its relocation names the
-symbol.
+For a name expression (``kernel<float>``), its symbol is returned. A device variable initialised
+with the expression's address is added to the source, and its relocation names the symbol.
 """
 
 from __future__ import annotations
@@ -30,14 +29,14 @@ from cupygemm.emulator.runtime.cxx_library import CxxLibrary
 HEADERS = EMULATOR / "hip_headers"
 
 _NAME = "cupygemm_name_expression_"
-_TOO_SMALL = b"needs the larger library"  # what the cache has for such a program
+_TOO_SMALL = b"needs the larger library"  # the cache's entry for such a program
 KEEP_NAMES = "-fno-discard-value-names"  # of a kernel's arguments, for reports
 
-# The code is the same with them.
+# They do not change the code.
 _LINES = ("-gline-tables-only", "-fdebug-compilation-dir=.", *unwritten.EXPLICIT_LINES)
-_HASHED = re.compile(r"[0-9a-f]{32,}(?:\.hsaco)?\.cu")  # how CuPy calls a program that has no file
+_HASHED = re.compile(r"[0-9a-f]{32,}(?:\.hsaco)?\.cu")  # CuPy's name for a program without a file
 
-# Options of hiprtc and NVRTC, and what they are for clang; None drops one.
+# Options of hiprtc and NVRTC, and the equivalents for clang; None drops an option.
 _SPELLINGS: dict[str, str | None] = {
     "--use_fast_math": "-ffast-math",
     "-use_fast_math": "-ffast-math",
@@ -63,7 +62,7 @@ _ARCHITECTURE = re.compile(r"(?:--gpu-architecture|-arch|--offload-arch|--amdgpu
 
 
 class InvalidOption(ValueError):
-    """An option that the compiler cannot follow for this device."""
+    """An option that the compiler cannot apply to this device."""
 
 
 @dataclass(frozen=True)
@@ -97,22 +96,22 @@ def compile_program(
 ) -> Compiled:
     """Compile HIP source for the emulated device, or find it in the cache.
 
-    The source is compiled with the small C++ library first, which is parsed in a fraction of the
-    time. If that fails, it is compiled with the full one, which also finds the errors to report.
+    The source is first compiled with the small C++ library, which is parsed in a fraction of the
+    time. If that fails, it is compiled with the full library, whose errors are reported.
 
     Parameters
     ----------
     source : str
     name : str
-        What diagnostics call it.
+        Its name in diagnostics.
     target_name : str
         LLVM's name of the processor.
     options : sequence of str, optional
         hiprtc's or clang's.
     headers : mapping of str to str, optional
-        Text of headers by the name under which the source includes them.
+        Text of headers, by the name in the source's include directives.
     expressions : sequence of str, optional
-        Names whose symbols are wanted.
+        Names whose symbols to return.
     rtc : bool, optional
         Whether to compile as hiprtc does, by default; otherwise, as hipcc does.
 
@@ -125,7 +124,7 @@ def compile_program(
     CompileError
         With the compiler's log.
     InvalidOption
-        It asks for another processor.
+        An option names another processor.
     """
     toolchain = find_toolchain()
     with tempfile.TemporaryDirectory(prefix="cupygemm-hiprtc-") as folder:
@@ -152,7 +151,7 @@ def compile_program(
 def preprocess_program(
     source: str, name: str, *, target_name: str, options: Sequence[str] = ()
 ) -> str:
-    """Return HIP source with its includes; parameters and errors as `compile_program`."""
+    """Return preprocessed HIP source; parameters and errors as for `compile_program`."""
     with tempfile.TemporaryDirectory(prefix="cupygemm-hiprtc-") as folder:
         work = Path(folder)
         file = work / (Path(name).name or "program.hip")
@@ -168,7 +167,7 @@ def preprocess_program(
 
 @dataclass(frozen=True)
 class _Program:
-    """A file to compile, in a folder of its own.
+    """A file to compile, in its own folder.
 
     Attributes
     ----------
@@ -179,9 +178,9 @@ class _Program:
     options : sequence of str
         hiprtc's or clang's.
     expressions : sequence of str
-        Names whose symbols are wanted.
+        Names whose symbols to return.
     rtc : bool
-        Whether it is compiled as by hiprtc; otherwise, as by hipcc.
+        Whether to compile as hiprtc does; otherwise, as hipcc does.
     """
 
     toolchain: Toolchain
@@ -192,14 +191,14 @@ class _Program:
     rtc: bool
 
     def build(self, library: CxxLibrary, larger: CxxLibrary | None) -> Path:
-        """Return the file of the cache with the code, compiled with a library or a larger one."""
+        """Return the cached file with the code, compiled with the first C++ library that works."""
         try:
             arguments = _arguments(self, library)
             headers = self._headers(library, arguments)
             text = headers and precompiled.key_text(headers, self.file.name)
             if text is None:
                 text = self.preprocess(arguments)
-            # The digest is in the code, too, since equal texts may include different headers.
+            # The digest is also in the code, since equal texts may include different headers.
             key = [self.toolchain.version, headers_digest(), KEEP_NAMES, self.target_name, text]
             if self.keeps_source:
                 key += [*_LINES, OWN_FOLDER, read_source(self.file)]
@@ -224,11 +223,11 @@ class _Program:
 
     @functools.cached_property
     def keeps_source(self) -> bool:
-        """Whether reports quote its lines: it is a user's, compiled by hiprtc."""
+        """Tell whether reports quote its lines: it is a user's, compiled by hiprtc."""
         return self.rtc and not source_findings.is_generated(read_source(self.file))
 
     def preprocess(self, arguments: Sequence[str]) -> str:
-        """Return the program's text with its includes."""
+        """Return the program's text with includes expanded."""
         return self.toolchain.preprocess(self.file, target=self.target_name, options=arguments)
 
     def _headers(self, library: CxxLibrary, arguments: Sequence[str]) -> precompiled.Headers | None:
@@ -278,7 +277,7 @@ class _Program:
         output.write_bytes(head.encode() + b"\n" + code)
 
     def _comments(self, found: Sequence[str]) -> Path:
-        """Return an object file with comments: the version of the compiler, and what it found."""
+        """Return an object file with comments: the compiler's version and its findings."""
         # CuPy's kernel cache compiles an empty program to find out whether the compiler has
         # changed, so the code contains the versions of the compiler and of the headers.
         version = f'\t.ident "cupygemm {self.toolchain.version} {headers_digest()}"\n'
@@ -293,7 +292,7 @@ class _Program:
 
 @functools.cache
 def headers_digest() -> str:
-    """Return a digest of the HIP headers that the emulator brings, and of what it warns of."""
+    """Return a digest of the emulator's HIP headers and of its warnings."""
     state = hashlib.sha256(Path(source_findings.__file__).read_bytes())
     state.update(Path(kept_source.__file__).read_bytes())
     for name in ("unwritten.py", "local_bounds.py", "ir_types.py"):
@@ -333,7 +332,7 @@ def _arguments(program: _Program, library: CxxLibrary) -> list[str]:
 
 
 def _options(program: _Program) -> list[str]:
-    """Return a program's options, as clang spells them."""
+    """Return a program's options in clang's spelling."""
     options: list[str] = []
     for option in program.options:
         architecture = _ARCHITECTURE.fullmatch(option)
@@ -361,9 +360,9 @@ def _options(program: _Program) -> list[str]:
 
 
 def _trapping(checks: Sequence[str]) -> list[str]:
-    """Return the options for those checks of -fsanitize= that can end a kernel with a trap.
+    """Return the options for the checks of -fsanitize= that can end a kernel with a trap.
 
-    clang's driver drops them for AMD GPUs, as it does the others.
+    clang's driver drops all -fsanitize= options for AMD GPUs.
     """
     named = (each for check in checks for each in _GROUPS.get(check, [check]))
     chosen = ",".join(each for each in named if each in _TRAPPING)
@@ -372,7 +371,7 @@ def _trapping(checks: Sequence[str]) -> list[str]:
 
 
 def _references(expressions: Sequence[str]) -> str:
-    """Return a variable for each expression, which holds its address."""
+    """Return declarations of a variable for each expression, which holds its address."""
     lines = [
         f'extern "C" __attribute__((device, used)) const void* {_NAME}{position} = '
         f"(const void*)({expression if expression.startswith('&') else '&' + expression});"
@@ -382,7 +381,7 @@ def _references(expressions: Sequence[str]) -> str:
 
 
 def _lowered(object_file: Path, expressions: Sequence[str]) -> dict[str, str]:
-    """Return the symbol of each expression, whose address a variable of `_references` holds."""
+    """Return the symbol of each expression from the variables that `_references` declared."""
     if not expressions:
         return {}
     symbols = pointed_to(open_elf(object_file.read_bytes()))

@@ -1,4 +1,4 @@
-"""What to do about errors of the compiler that name neither the line nor a remedy.
+"""Explain compiler errors that name neither the line nor a remedy.
 
 float* stage[2] = {tile, tile + 256};      error: unsupported expression in static initializer
 """
@@ -18,15 +18,15 @@ used, base + stage * size, or let a function choose it"""
 
 
 def with_notes(log: str, source: str, title: str) -> str:
-    """Return a compiler's log with what else can be said.
+    """Return a compiler's log with explanations added.
 
     Parameters
     ----------
     log : str
     source : str
-        The program that does not compile.
+        The program that failed to compile.
     title : str
-        What diagnostics call it.
+        Its name in diagnostics.
     """
     if _POINTERS_TO_LDS not in log:
         return log

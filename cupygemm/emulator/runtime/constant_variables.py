@@ -1,12 +1,12 @@
-"""``__constant__`` variables without a value, which the host has not filled.
+"""Find reads of ``__constant__`` variables that neither the source nor the host sets.
 
     __constant__ float weights[9];     kernel reads weights, and nobody called module.get_global
 
-C++ sets such a variable to zero. The host can fill it only if it asks for the address. A launch of
-a kernel of `cupy.RawModule` is looked at when it has ended: a finding is a read of a variable of a
-module for none of whose variables anybody has asked. (If the host has filled others, the compiler
-may have moved the read out of a condition.) Variables with an initialiser are left alone, and so
-are those of types that may have one of their own: only variables of zeros are looked at.
+C++ sets such a variable to zero. The host can set it only after requesting its address. Launches of
+kernels of `cupy.RawModule` are checked after they end: a finding is a read of a variable in a
+module none of whose variables' addresses were requested. (If the host has set others, the compiler
+may have moved the read out of a condition.) Only variables that hold zeros are checked, and none
+with an initialiser or of a type that may have one.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _NAME = re.compile(r"(\w+)\s*(?:\[[^\]]*\]\s*)*$")
 
 
 def unfilled(launch: RawLaunch) -> list[tuple[str, int, int]]:
-    """Return, before a launch, names, addresses and sizes of variables that hold zeros."""
+    """Return the names, addresses and sizes of variables that hold zeros before a launch."""
     code = launch.kernel.code_object
     _, source = code.program
     found = []
@@ -44,14 +44,14 @@ def unfilled(launch: RawLaunch) -> list[tuple[str, int, int]]:
 
 @functools.lru_cache(maxsize=64)
 def _without_a_value(source: str) -> tuple[str, ...]:
-    """Return the names of variables that are declared without an initialiser."""
+    """Return the names of variables declared without an initialiser."""
     declarations = _DECLARED.finditer(without_comments(source))
     declared = (each for declaration in declarations for each in declaration[1].split(","))
     return tuple(name[1] for name in map(_NAME.search, declared) if name)
 
 
 def findings(launch: RawLaunch, found: Sequence[tuple[str, int, int]]) -> Iterator[str]:
-    """Yield, behind a launch, which of the variables it has read."""
+    """Yield a finding for each of the variables that a launch has read."""
     shadow = launch.shadow
     times = np.array([(shadow.launch_start, int(shadow.clock[0]))], INTERVAL)
     for name, address, size in found:

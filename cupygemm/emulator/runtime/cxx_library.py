@@ -1,10 +1,10 @@
-"""The two C++ libraries with which HIP source compiles.
+"""The two C++ libraries for compiling HIP source.
 
 The small one is part of this package and has the parts of the standard headers that kernels use
-most. Parsing it takes a tenth of a second less than parsing the full one, and up to a whole second
-less for programs that include many headers. The full one is LLVM's libc++ over musl's C headers,
-from the package ziglang. So it has all standard headers, and is the same on every machine. As with
-hipcc, device code can call the library's ``constexpr`` functions, and the others are for the host.
+most. Parsing it takes a tenth of a second less than parsing the full one, and up to a second less
+for programs that include many headers. The full one is LLVM's libc++ over musl's C headers, from
+the package ziglang. So it has all standard headers, and is the same on every machine. As with
+hipcc, device code can call only the library's ``constexpr`` functions.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Literal
 
 _HERE = Path(__file__).resolve().parent.parent
-# The macros that zig defines when it compiles C++ itself, instead of libc++'s __config_site.
+# The macros that zig defines when it compiles C++, instead of libc++'s __config_site.
 _CONFIGURATION = """
 _LIBCPP_ABI_VERSION=1 _LIBCPP_ABI_NAMESPACE=__1 _LIBCPP_HAS_THREADS=1 _LIBCPP_HAS_MONOTONIC_CLOCK
 _LIBCPP_HAS_TERMINAL _LIBCPP_DISABLE_VISIBILITY_ANNOTATIONS
@@ -26,7 +26,7 @@ _LIBCPP_HAS_NO_STD_MODULES _LIBCPP_HAS_TIME_ZONE_DATABASE _LIBCPP_PSTL_BACKEND_S
 _LIBCPP_HARDENING_MODE=_LIBCPP_HARDENING_MODE_NONE
 _LIBCPP_ASSERTION_SEMANTIC_DEFAULT=_LIBCPP_ASSERTION_SEMANTIC_IGNORE
 """
-# Errors of this clang with this library, which the compilers of HIP programs do not report.
+# Errors that this clang reports in this library, and the compilers of HIP programs do not.
 _LENIENT = ("-Wno-invalid-specialization", "-Wno-missing-template-arg-list-after-template-kw")
 CLibrary = Literal["musl", "gnu"]
 _FOLDERS = ("libcxx/include", "include")
@@ -52,7 +52,7 @@ class CxxLibrary:
     then : tuple of pathlib.Path
         Folders that come after them.
     options : tuple of str
-        Of the compiler.
+        Options of the compiler.
     """
 
     first: tuple[Path, ...]

@@ -1,8 +1,8 @@
-"""The devices and the streams, which every group of HIP functions refers to.
+"""The devices and the streams, which all groups of HIP functions use.
 
-C repeats a call that a signal handler's exception ends, and raises the exception afterwards. So a
-function that makes something notes its handle in `Handles.made` just before it exists, and takes it
-from there when it is called again.
+If a signal handler's exception ends a call, C repeats the call and raises the exception afterwards.
+So a function that creates an object stores its handle in `Handles.made` just before, and returns
+that handle when it is called again.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ class Handles:
     def __init__(self, devices: Devices) -> None:
         self.devices = devices
         self.streams: dict[int, Stream] = {stream: Stream() for stream in DEFAULT_STREAMS}
-        self.captures: dict[int, Capture] = {}  # by each stream that takes part
+        self.captures: dict[int, Capture] = {}  # by each participating stream
         self.numbers = itertools.count(0x1000, 0x10)  # handles of streams, events and graphs
-        # Return the note of the current call: 0, unless this is not its first attempt.
+        # Return the handle that an earlier attempt of the current call stored, or 0.
         self.made: Callable[[], ctypes.c_size_t] = ctypes.c_size_t
 
     def keep(self, table: dict[int, Made], make: Callable[[], Made]) -> int:
-        """Make something and return its handle in a table, or that of an earlier attempt."""
+        """Create an object and return its handle in a table, or an earlier attempt's handle."""
         made = self.made()
         if not made.value or made.value not in table:  # 0 is the default stream
             handle = next(self.numbers)
@@ -74,7 +74,7 @@ class Handles:
             )
 
     def queue(self, stream: int) -> Queue:
-        """Return a stream of the current device, as far as order is concerned."""
+        """Return the queue of the current device that determines a stream's order."""
         return self.devices.order.queue(stream, self.device.index)
 
     def submit(
@@ -84,7 +84,7 @@ class Handles:
         run: Callable[[Operation], object],
         kind: Kind = "device",
     ) -> Operation | None:
-        """Do work of a stream, or keep it if the stream is being captured.
+        """Do work of a stream, or record it if the stream is being captured.
 
         Parameters
         ----------
@@ -94,14 +94,14 @@ class Handles:
         run : callable
             Called with the work's place in the stream.
         kind : {"device", "host", "graph"}
-            What the device does may be executed later, in a seeded order. Flags and the host's
-            functions are executed at once, after the work before them: the program may wait for
-            them without a call. A graph submits its nodes.
+            Device work may be executed later, in a seeded order. Flags and host functions are
+            executed immediately, after the work before them: the program may wait for them without
+            a call. A graph submits its nodes.
 
         Returns
         -------
         Operation or None
-            Its place in the stream; None if it is kept.
+            Its place in the stream; None if it was recorded.
         """
         if not self.captures:
             return self.perform(self.queue(stream), label, run, kind)
@@ -123,7 +123,7 @@ class Handles:
     def perform(
         self, queue: Queue, label: str, run: Callable[[Operation], object], kind: Kind
     ) -> Operation:
-        """Do work of a stream that is not being captured, or let it wait; see `submit`."""
+        """Do or defer work of a stream that is not being captured; see `submit`."""
         order, memory = self.devices.order, self.devices.memory
         deferral = order.deferral
         if deferral.seed is None or kind != "device":
@@ -131,7 +131,7 @@ class Handles:
             if kind == "host":
                 deferral.run_until(operation.clock())
                 self.look_at_copies()
-                order.copies.forget()  # the function may write anything
+                order.copies.forget()  # the function may write any memory
             run(operation)
             return operation
         with deferral.lock:
@@ -147,7 +147,7 @@ class Handles:
         return operation
 
     def look_at_copies(self) -> None:
-        """Report copies from pinned memory that the host has changed without waiting for them."""
+        """Report copies whose pinned source the host has changed without waiting for them."""
         try:
             look_at_copies(self.devices.order, self.devices.memory)
         except EmulatorError as fault:

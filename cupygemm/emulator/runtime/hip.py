@@ -1,8 +1,8 @@
 """The stand-in HIP runtime: every supported function of libamdhip64, on the emulated devices.
 
-The functions are methods with HIP's own names and the C arguments of amdhip64.def, pointers as
-integers. A method returns nothing on success and raises on failure; `callbacks` turns both into
-what C expects.
+The functions are methods with HIP's own names and the C arguments of amdhip64.def, with pointers as
+integers. A method returns nothing on success and raises on failure; `callbacks` converts both to
+status codes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from cupygemm.emulator.runtime.answering import answering
 from cupygemm.emulator.runtime.hip_contexts import ContextFunctions
 from cupygemm.emulator.runtime.status import HipError, Status
 
-# The status of an error of the device; the first class that fits.
+# The status of an error of the device; the first matching class counts.
 _STATUS = (
     (LaunchError, Status.LAUNCH_OUT_OF_RESOURCES),
     (InvalidCodeObject, Status.INVALID_IMAGE),
@@ -31,20 +31,20 @@ _INTERNAL = (Status.UNKNOWN, "internal error of the emulated device")
 
 
 class HipRuntime(ContextFunctions):
-    """The HIP functions of the devices, which it is made with."""
+    """The HIP functions of the given devices."""
 
     def callbacks(
         self, set_message: Callable[[Status, str], None]
     ) -> dict[str, Callable[..., int]]:
-        """Return the functions for `libraries.load`, by HIP's names.
+        """Return the callbacks for `libraries.load_connected`, by HIP's names.
 
         Parameters
         ----------
         set_message : callable
-            Called with the status and the message of a call that fails, just before it returns.
+            Called with the status and the message of a failing call, just before it returns.
         """
         names = [name for name in dir(self) if name.startswith("hip")]
-        # Python would mangle the two underscores of these names inside a class.
+        # Inside a class, Python would mangle these names because of their two underscores.
         c_names = {
             name: f"__{name}" if name.startswith(("hipRegister", "hipUnregister")) else name
             for name in names
@@ -56,7 +56,7 @@ class HipRuntime(ContextFunctions):
 
 
 def _failure(err: Exception) -> tuple[Status, str] | None:
-    """Return the status and the message of an exception of the runtime or of the device."""
+    """Return the status and the message for an exception of the runtime or the device."""
     if isinstance(err, HipError):
         return err.status, str(err)
     if isinstance(err, DeferredFault):

@@ -1,7 +1,7 @@
-"""The HIP functions that programs written for a driver's API call: contexts, links, attributes.
+"""The HIP functions of the driver API: contexts, links between devices, pointer attributes.
 
-Each device has one context, its primary one, as in ROCm's runtime: to make a context is to select
-its device. Each thread has a stack of contexts. The methods are HIP's functions, under HIP's names.
+Each device has only its primary context, as in ROCm's runtime: creating a context selects its
+device. Each thread has a stack of contexts. The methods have the names of HIP's functions.
 """
 # ruff: noqa: D102, N802
 
@@ -15,7 +15,7 @@ from cupygemm.emulator.runtime.hip_graph_parameters import GraphParameterFunctio
 from cupygemm.emulator.runtime.hip_memory import PointerAttributes
 from cupygemm.emulator.runtime.status import HipError, Status, store_int, store_size
 
-_FIRST_CONTEXT = 0xC0C0_0000  # a handle is this and the number of its device
+_FIRST_CONTEXT = 0xC0C0_0000  # a handle is this plus the number of its device
 _RANK, _ACCESS, _ATOMICS, _ARRAYS = range(4)  # hipDeviceP2PAttr
 _XGMI = 4  # HSA_AMD_LINK_INFO_TYPE_XGMI
 # hipPointer_attribute
@@ -31,7 +31,7 @@ class _Thread(threading.local):
 
 
 class ContextFunctions(GraphParameterFunctions):
-    """Contexts, links and attributes; a part of `HipRuntime`."""
+    """The mixin of `HipRuntime` for contexts, links and pointer attributes."""
 
     def __init__(self, devices: Devices) -> None:
         super().__init__(devices)
@@ -113,7 +113,7 @@ class ContextFunctions(GraphParameterFunctions):
         return device
 
     def _pop(self) -> int:
-        """Pop a context, select the one below it, and return the device of the first."""
+        """Pop a context, select the one below it, and return the popped one's device."""
         device = self._thread.stack.pop()
         if self._thread.stack:
             self.hipSetDevice(self._thread.stack[-1])

@@ -1,6 +1,6 @@
-"""The HIP functions on captures, and on graphs as a whole.
+"""The HIP functions for captures and whole graphs.
 
-The methods are HIP's functions, under HIP's names.
+The methods have the names of HIP's functions.
 """
 # ruff: noqa: D102, N802
 
@@ -29,7 +29,7 @@ class _ThreadMode(threading.local):
 
 
 class GraphFunctions(Handles):
-    """Captures and graphs; a part of `HipRuntime`."""
+    """The mixin of `HipRuntime` for captures and graphs."""
 
     def __init__(self, devices: Devices) -> None:
         super().__init__(devices)
@@ -56,7 +56,7 @@ class GraphFunctions(Handles):
         self.devices.captured.add(stream)
 
     def hipThreadExchangeStreamCaptureMode(self, mode: int) -> None:
-        """Exchange the mode, which changes nothing: no call is unsafe during a capture here."""
+        """Exchange the mode, which has no effect: no call is unsafe during a capture here."""
         place = ctypes.c_int.from_address(mode)
         if not 0 <= place.value <= RELAXED:
             raise HipError(Status.INVALID_VALUE, f"{place.value} is no hipStreamCaptureMode")
@@ -133,9 +133,9 @@ class GraphFunctions(Handles):
         )
 
     def replay(self, executable: int, nodes: dict[int, Node], queue: Queue) -> None:
-        """Do the work of a graph: each of its streams is a queue of its own, the first is `queue`.
+        """Do a graph's work, with a queue for each of its streams; the first is `queue`.
 
-        A launch comes after earlier ones of the same graph.
+        A launch is ordered after earlier ones of the same graph.
         """
         order = self.devices.order
         order.wait(queue, self._ends.get(executable, {}))
@@ -172,7 +172,7 @@ class GraphFunctions(Handles):
         Path(text_at(path)).write_text(dot(self.graph(graph)), encoding="utf-8")
 
     def _keep(self, nodes: list[Node]) -> int:
-        """Keep the nodes of a capture as a graph."""
+        """Store the nodes of a capture as a graph."""
         handles = [next(self.numbers) for _ in nodes]
         graph = {
             handle: replace(node, after=frozenset(handles[each] for each in node.after))

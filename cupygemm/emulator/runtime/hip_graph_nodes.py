@@ -1,8 +1,8 @@
-"""The HIP functions that build a graph node by node, look at its nodes and change them.
+"""The HIP functions that build a graph node by node, and query and change its nodes.
 
-A node's work is what the function for a stream submits: it is captured on a stream that exists
-only for this. Each node has such a stream of its own, so that only its dependencies order it. The
-methods are HIP's functions, under HIP's names.
+A node's work is captured from the corresponding function for streams, on a stream that exists only
+for this node, so that only the node's dependencies order it. The methods have the names of HIP's
+functions.
 """
 # ruff: noqa: D102, N802
 
@@ -65,7 +65,7 @@ class _HostCall(ctypes.Structure):
 
 @dataclass(frozen=True)
 class _FromStructure:
-    """Work that one of HIP's structures describes."""
+    """Work described by one of HIP's structures."""
 
     given: bytes
     submit: Submit
@@ -75,7 +75,7 @@ class _FromStructure:
 
 
 class GraphNodeFunctions(GraphFunctions, ProgramFunctions):
-    """Nodes of graphs; a part of `HipRuntime`."""
+    """The mixin of `HipRuntime` for nodes of graphs."""
 
     def hipGraphCreate(self, graph: int, flags: int) -> None:
         if flags:
@@ -173,7 +173,7 @@ class GraphNodeFunctions(GraphFunctions, ProgramFunctions):
         self._change(self.executable(executable), node, HOST, self._host_call_of(parameters))
 
     def hipGraphExecUpdate(self, executable: int, graph: int, node: int, result: int) -> None:
-        """Give an executable graph the work of a graph with the same nodes and dependencies."""
+        """Replace an executable graph's work by that of a graph with the same structure."""
         old, new = self.executable(executable), in_order(self.graph(graph))
         store_size(node, 0)
         if len(old) != len(new):
@@ -214,7 +214,7 @@ class GraphNodeFunctions(GraphFunctions, ProgramFunctions):
         for handle, each in nodes.items():
             nodes[handle] = replace(each, after=each.after - {node})
 
-    # -- questions --
+    # -- queries --
 
     def hipGraphGetNodes(self, graph: int, nodes: int, count: int) -> None:
         _store_handles(self.graph(graph), nodes, count)
@@ -241,7 +241,7 @@ class GraphNodeFunctions(GraphFunctions, ProgramFunctions):
         graph = self.graph_with(node).items()
         _store_handles((handle for handle, each in graph if node in each.after), nodes, count)
 
-    # -- the work of nodes, with the parameters as they are now --
+    # -- the work of nodes, with their current parameters --
 
     def _launch_of(self, parameters: int) -> Submit:
         given = KernelNode.from_address(parameters)
@@ -282,7 +282,7 @@ class GraphNodeFunctions(GraphFunctions, ProgramFunctions):
         )
 
     def _add(self, where: int, graph: int, after: Iterable[int], submit: Submit) -> None:
-        """Add a node that comes after others of its graph, and store its handle."""
+        """Add a node that depends on others of its graph, and store its handle."""
         nodes, earlier = self.graph(graph), frozenset(after)
         for each in earlier:
             check_member(nodes, each)
@@ -290,7 +290,7 @@ class GraphNodeFunctions(GraphFunctions, ProgramFunctions):
         store_size(where, self.keep(nodes, lambda: made))
 
     def _change(self, nodes: dict[int, Node], node: int, node_type: int, submit: Submit) -> None:
-        """Give a node other work of the same type."""
+        """Replace a node's work by other work of the same type."""
         check_member(nodes, node)
         old = nodes[node]
         if type_of(old) != node_type:
@@ -301,7 +301,7 @@ class GraphNodeFunctions(GraphFunctions, ProgramFunctions):
         nodes[node] = replace(made, after=old.after, stream=old.stream, enabled=old.enabled)
 
     def _recorded(self, submit: Submit) -> Node:
-        """Return a node of the work that a function submits to a temporary stream."""
+        """Return a node with the work that a function submits to a temporary stream."""
         stream = next(self.numbers)
         self.streams[stream] = Stream(0, 0, self.device.index)
         capture = self.captures[stream] = Capture(stream)
@@ -332,7 +332,7 @@ class GraphNodeFunctions(GraphFunctions, ProgramFunctions):
     def _pairs(
         self, graph: int, earlier: int, later: int, count: int
     ) -> Iterable[tuple[int, int, Node]]:
-        """Yield each first node with its second one, and this as it is at that moment."""
+        """Yield pairs of handles with the second one's node, read when the pair is reached."""
         nodes = self.graph(graph)
         for pair in zip(_handles_at(earlier, count), _handles_at(later, count), strict=True):
             for each in pair:
@@ -349,7 +349,7 @@ def type_of(node: Node) -> int:
 
 
 def check_member(nodes: dict[int, Node], node: int) -> None:
-    """Raise `HipError` unless a node is one of a graph's."""
+    """Raise `HipError` unless a node belongs to a graph."""
     if node not in nodes:
         raise HipError(Status.INVALID_VALUE, f"node 0x{node:x} is not of this graph")
 
@@ -359,7 +359,7 @@ def _handles_at(where: int, count: int) -> list[int]:
 
 
 def _store_handles(handles: Iterable[int], where: int, count: int) -> None:
-    """Store handles, or only their number if there is no place for them."""
+    """Store handles, or only their number if the array is null."""
     found, room = list(handles), ctypes.c_size_t.from_address(count)
     if where:
         found = found[: room.value]

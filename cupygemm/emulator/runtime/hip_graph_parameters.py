@@ -1,6 +1,6 @@
-"""The HIP functions that tell the parameters of a graph's nodes, and switch nodes off.
+"""The HIP functions that query the parameters of a graph's nodes, and disable nodes.
 
-The methods are HIP's functions, under HIP's names.
+The methods have the names of HIP's functions.
 """
 # ruff: noqa: D102, N802
 
@@ -25,7 +25,7 @@ from cupygemm.emulator.runtime.status import HipError, Status, store_int
 
 
 class GraphParameterFunctions(GraphNodeFunctions):
-    """Parameters of nodes; a part of `HipRuntime`."""
+    """The mixin of `HipRuntime` for parameters of nodes."""
 
     def __init__(self, devices: Devices) -> None:
         super().__init__(devices)
@@ -42,7 +42,7 @@ class GraphParameterFunctions(GraphNodeFunctions):
         store_int(enabled, nodes[node].enabled)
 
     def hipGraphKernelNodeGetParams(self, node: int, parameters: int) -> None:
-        """Store how a kernel is launched; the arguments are valid as long as the node."""
+        """Store a launch's parameters; the arguments are valid as long as the node."""
         launch = self.graph_with(node)[node].run
         if not isinstance(launch, KernelLaunch):
             raise HipError(Status.INVALID_VALUE, f"node 0x{node:x} launches no kernel")

@@ -1,8 +1,8 @@
-"""The HIP functions on memory. Device memory is host memory: a copy is a memmove, once checked.
+"""The HIP functions for memory. Device memory is host memory: a copy is a checked memmove.
 
-Every address on the device must lie in memory that is allocated (for an array of CuPy's: in the
-array); a copy or a fill that does not is refused as an invalid value, with a description of what is
-there. The methods are HIP's functions, under HIP's names.
+A copy or a fill must stay inside allocated device memory (for a CuPy array: inside the array).
+Otherwise it fails with an invalid value, and the message describes the memory at the address. The
+methods have the names of HIP's functions.
 """
 # ruff: noqa: D102, N802, N815
 
@@ -23,9 +23,9 @@ from cupygemm.emulator.runtime.status import HipError, Status, store_size
 HOST_TO_HOST, HOST_TO_DEVICE, DEVICE_TO_HOST, DEVICE_TO_DEVICE, DEFAULT = range(5)
 _MEMORY_TYPE = {"hipHostMalloc": 1, "hipMallocManaged": 3}  # by tag; hipMemoryTypeDevice is 2
 _ADVICE = (*range(1, 7), 100, 101)  # hipMemoryAdvise
-_READ_MOSTLY = (1, 2)  # of these, hipMemAdviseSetReadMostly and its reverse: for all devices
+_READ_MOSTLY = (1, 2)  # of these, hipMemAdviseSetReadMostly and its inverse apply to all devices
 _ATTACHMENTS = (1, 2)  # hipMemAttachGlobal, hipMemAttachHost
-_CPU_DEVICE = -1  # hipCpuDeviceId: where managed memory may be wanted too
+_CPU_DEVICE = -1  # hipCpuDeviceId, also valid as the location of managed memory
 
 
 class PointerAttributes(ctypes.Structure):
@@ -47,7 +47,7 @@ def _is_pinned(memory: Memory, address: int) -> bool:
 
 
 class MemoryFunctions(Handles):
-    """Memory; a part of `HipRuntime`."""
+    """The mixin of `HipRuntime` for memory."""
 
     def hipMalloc(self, pointer: int, size: int) -> None:
         store_size(pointer, self._malloc(size, "hipMalloc"))
@@ -69,7 +69,7 @@ class MemoryFunctions(Handles):
             self.devices.order.deferral.after_running(lambda: self._free(pointer))
 
     def _free(self, pointer: int) -> None:
-        self.devices.order.synchronise_device()  # as HIP does, before it gives memory back
+        self.devices.order.synchronise_device()  # as HIP does before it frees memory
         try:
             self.devices.memory.free(pointer)
         except ValueError as err:
@@ -110,7 +110,7 @@ class MemoryFunctions(Handles):
         )
 
     def _await(self, place: Operation | None) -> None:
-        """Let the host wait for a piece of work; if that is interrupted, it does not happen."""
+        """Make the host wait for an operation, which is dropped if the wait is interrupted."""
         if place is None:
             return
         order = self.devices.order
@@ -142,7 +142,7 @@ class MemoryFunctions(Handles):
         self.devices.memory.define(to, size)
 
     def _touch(self, place: Operation, part: Stretch) -> None:
-        """Note what a copy or a fill touches, if it is memory of the device or pinned."""
+        """Record the accesses of a copy or a fill to device memory and pinned memory."""
         memory = self.devices.memory
         if memory.owns(part.start):
             try:
@@ -205,8 +205,9 @@ class MemoryFunctions(Handles):
             stream, f"fill of {size} bytes", lambda place: self._fill(place, to, value, size)
         )
 
-    # There is only one memory, so advice and prefetches have no effect: only arguments are checked,
-    # as in ROCm's hip_hmm.cpp. Memory that HIP does not know would need XNACK, which is off.
+    # There is only one memory, so advice and prefetches have no effect: only the arguments are
+    # checked, as in ROCm's hip_hmm.cpp. Memory that HIP did not allocate would need XNACK, which is
+    # off.
 
     def hipMemAdvise(self, pointer: int, size: int, advice: int, device: int) -> None:
         if advice not in _ADVICE:
@@ -254,7 +255,7 @@ class MemoryFunctions(Handles):
             raise HipError(Status.OUT_OF_MEMORY, str(err)) from err
 
     def _malloc_for_host(self, size: int, tag: str) -> int:
-        """Allocate memory that the host, without a HIP call, and every device may write."""
+        """Allocate memory that every device, and the host without a HIP call, may write."""
         address = self._malloc(size, tag, device=None)
         self.devices.memory.define(address, size)
         return address

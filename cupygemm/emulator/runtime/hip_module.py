@@ -1,6 +1,6 @@
-"""The HIP functions on code: modules, functions, launches, and kernels inside host libraries.
+"""The HIP functions for modules, functions, launches, and kernels in host libraries.
 
-The methods are HIP's functions, under HIP's names.
+The methods have the names of HIP's functions.
 """
 # ruff: noqa: D102, N802
 
@@ -43,14 +43,14 @@ class _Module:
 
 
 class ModuleFunctions(Handles):
-    """Modules and launches; a part of `HipRuntime`."""
+    """The mixin of `HipRuntime` for modules and launches."""
 
     def __init__(self, devices: Devices) -> None:
         super().__init__(devices)
         self._modules: dict[int, _Module] = {}
         self._functions: dict[int, tuple[Kernel, Device]] = {}
         self._code_handles = itertools.count(0x1_0000_0000, 0x10)
-        # Kernels inside host libraries: stub's address -> (fat binary's wrapper, kernel name).
+        # Kernels in host libraries: stub's address -> (fat binary's wrapper, kernel name).
         self._stubs: dict[int, tuple[int, str]] = {}
         # Their code: (fat binary's wrapper, device) -> code object.
         self._binaries: dict[tuple[int, int], CodeObject] = {}
@@ -109,7 +109,7 @@ class ModuleFunctions(Handles):
         values = (
             kernel.max_threads,
             kernel.lds_bytes,
-            0,  # constant memory is not counted apart
+            0,  # constant memory is not counted separately
             kernel.scratch_bytes,
             kernel.num_vgpr + kernel.num_agpr,
             90,
@@ -203,7 +203,7 @@ class ModuleFunctions(Handles):
     def store_best_block(
         self, grid_size: int, block_size: int, kernel: Kernel, dynamic_lds: int, limit: int
     ) -> None:
-        """Store the block with most work-items resident, and the grid that fills the device."""
+        """Store the block with most resident work-items, and the grid that fills the device."""
         largest = min(kernel.max_threads, limit or kernel.max_threads)
 
         def resident(threads: int) -> int:
@@ -218,7 +218,7 @@ class ModuleFunctions(Handles):
             self.device.target.num_cus * self.device.occupancy(kernel, best, dynamic_lds),
         )
 
-    # -- kernels inside host libraries --
+    # -- kernels in host libraries --
 
     def hipRegisterFunction(self, binary: int, stub: int, _: int, name: int, *rest: int) -> None:
         self._stubs[stub] = (binary, text_at(name))
@@ -242,7 +242,7 @@ class ModuleFunctions(Handles):
         return kernel
 
     def _binary(self, binary: int) -> CodeObject:
-        """Return a fat binary's code on the current device; the first call loads it."""
+        """Return a fat binary's code on the current device, loaded on the first call."""
         device = self.device
         key = binary, device.index
         if key not in self._binaries:
@@ -281,12 +281,12 @@ class ModuleFunctions(Handles):
         return self._functions[function][0]
 
     def kernel_of(self, function: int) -> Kernel | None:
-        """Return the kernel of a function of a module; None if there is no such function."""
+        """Return the kernel of a module's function; None if there is no such function."""
         found = self._functions.get(function)
         return None if found is None else found[0]
 
     def _kernel_to_launch(self, function: int) -> Kernel:
-        """Return a kernel, which must have been loaded on the current device."""
+        """Return a kernel that is loaded on the current device."""
         kernel = self._kernel(function)
         owner = self._functions[function][1] if function in self._functions else self.device
         if owner is not self.device:
@@ -330,7 +330,7 @@ def _pointed_to(kernel: Kernel, parameters: int) -> list[bytes]:
                 Status.INVALID_VALUE,
                 f"argument {position} ({argument.name or 'unnamed'}) of {kernel.name} is missing",
             )
-        # A launch does not say how many arguments it has: beyond the last, any pointer may follow.
+        # A launch does not state its number of arguments: any pointer may follow the last.
         value = host_bytes(pointer, argument.size)
         if value is None:
             raise HipError(
@@ -344,7 +344,7 @@ def _pointed_to(kernel: Kernel, parameters: int) -> list[bytes]:
 
 
 def _packed(kernel: Kernel, extra: int) -> list[bytes]:
-    """Read the explicit arguments out of one buffer that is laid out as the kernel's segment."""
+    """Read the explicit arguments from a buffer with the layout of the kernel's segment."""
     keys = (ctypes.c_size_t * 5).from_address(extra)
     found, position = {}, 0
     while position < 4 and keys[position] != _PARAM_END:

@@ -1,7 +1,7 @@
-"""The HIP functions on rows with a pitch: planes and volumes of linear memory.
+"""The HIP functions for pitched memory: planes and volumes of linear memory.
 
 Row `y` of plane `z` of a volume begins at byte `(z * ysize + y) * pitch`. Copies and fills are done
-row by row. The methods are HIP's functions, under HIP's names.
+row by row. The methods have the names of HIP's functions.
 """
 # ruff: noqa: D102, N802
 
@@ -14,7 +14,7 @@ from cupygemm.emulator.runtime.hip_memory import DEFAULT, MemoryFunctions
 from cupygemm.emulator.runtime.hip_stream import StreamFunctions
 from cupygemm.emulator.runtime.status import HipError, Status, store_size
 
-_PITCH = 256  # bytes, to which HIP rounds the rows of pitched allocations
+_PITCH = 256  # HIP rounds the rows of pitched allocations up to this many bytes
 _HOST = 1  # hipMemoryTypeHost
 _LINEAR = (0, _HOST, 2, 3)  # hipMemoryType: unregistered, host, device, managed
 
@@ -102,7 +102,7 @@ class _Copy2D(ctypes.Structure):
 
 
 class PitchedFunctions(StreamFunctions, MemoryFunctions):
-    """Rows with a pitch; a part of `HipRuntime`."""
+    """The mixin of `HipRuntime` for pitched memory."""
 
     def hipMemcpy2D(
         self, to: int, to_pitch: int, source: int, source_pitch: int, width: int, rows: int,
@@ -175,7 +175,7 @@ class PitchedFunctions(StreamFunctions, MemoryFunctions):
 
 
 def _rows_of(parameters: int) -> Iterator[tuple[int, int, int, int]]:
-    """Yield destination, source, bytes and direction of each row of a hipMemcpy3DParms."""
+    """Yield the destination, source, bytes and direction of each row of a hipMemcpy3DParms."""
     given = _Copy3D.from_address(parameters)
     if given.source_array or given.to_array:
         raise _no_arrays()

@@ -1,8 +1,8 @@
-"""The HIP functions on pools of memory, from which streams allocate in their order.
+"""The HIP functions for memory pools, which allocate and free in stream order.
 
-A pool keeps nothing that was freed: every allocation is new memory, so that an access to a freed
-one is found. The reuse policies and the release threshold are kept and have no effect. The methods
-are HIP's functions, under HIP's names.
+A pool never reuses memory: every allocation is new, so that an access to freed memory is found. The
+reuse policies and the release threshold are stored and have no effect. The methods have the names
+of HIP's functions.
 """
 # ruff: noqa: D102, N802
 
@@ -55,7 +55,7 @@ class _Pool:
     ----------
     device : int
     max_size : int
-        Bytes that may be in use at once; 0 for no limit.
+        Bytes that may be in use at a time; 0 for no limit.
     settings : dict of int to int
         The reuse policies and the release threshold, by attribute.
     high : dict of int to int
@@ -73,7 +73,7 @@ class _Pool:
 
 
 class PoolFunctions(MemoryFunctions):
-    """Pools of memory; a part of `HipRuntime`."""
+    """The mixin of `HipRuntime` for memory pools."""
 
     def __init__(self, devices: Devices) -> None:
         super().__init__(devices)
@@ -117,7 +117,7 @@ class PoolFunctions(MemoryFunctions):
         store_size(pool, self.keep(self._pools, lambda: made))
 
     def hipMemPoolDestroy(self, pool: int) -> None:
-        """Forget a pool; what was allocated from it stays until it is freed."""
+        """Forget a pool; allocations from it stay until they are freed."""
         device = self._pool(pool).device
         if pool in self._default_pools:
             raise HipError(Status.INVALID_VALUE, "the default pool of a device stays")
@@ -126,7 +126,7 @@ class PoolFunctions(MemoryFunctions):
         del self._pools[pool]
 
     def hipMemPoolTrimTo(self, pool: int, size: int) -> None:
-        self._pool(pool)  # nothing is kept that could be given back
+        self._pool(pool)  # pools keep no free memory to release
 
     def hipMemPoolSetAttribute(self, pool: int, attribute: int, value: int) -> None:
         found = self._pool(pool)
@@ -190,7 +190,7 @@ class PoolFunctions(MemoryFunctions):
         store_size(pointer, address)
 
     def hipFreeAsync(self, pointer: int, stream: int) -> None:
-        """Free at once: the device waits for all work before."""
+        """Free immediately, after the device has waited for all earlier work."""
         self.check_stream(stream)
         self.hipFree(pointer)
 
@@ -215,6 +215,6 @@ class PoolFunctions(MemoryFunctions):
 
 
 def _attribute_at(attribute: int, value: int) -> ctypes.c_int | ctypes.c_uint64:
-    """Return an attribute's value in the caller's memory."""
+    """Return the value of an attribute that the caller's memory holds."""
     kind = ctypes.c_int if attribute in _REUSE else ctypes.c_uint64
     return kind.from_address(value)

@@ -1,8 +1,8 @@
-"""The HIP functions that only programs with a host part of their own call, not CuPy.
+"""The HIP functions that programs with their own host code call, and CuPy does not.
 
-They are other forms of functions that `hip_memory`, `hip_module` and `hip_stream` have (copies by
-direction, fills by width), variables of a program's device code by the addresses of their host
-shadows, and questions about a device. The methods are HIP's functions, under HIP's names.
+They are variants of the functions in `hip_memory`, `hip_module` and `hip_stream` (copies by
+direction, fills by width), accesses to device variables by the addresses of their host shadows, and
+queries of device properties. The methods have the names of HIP's functions.
 """
 # ruff: noqa: D102, N802, N815
 
@@ -47,7 +47,7 @@ class _FuncAttributes(ctypes.Structure):
 
 
 class ProgramFunctions(PitchedFunctions, PoolFunctions, DeviceFunctions, ModuleFunctions):
-    """The functions that programs call and CuPy does not; a part of `HipRuntime`."""
+    """The mixin of `HipRuntime` with functions that programs call and CuPy does not."""
 
     def __init__(self, devices: Devices) -> None:
         super().__init__(devices)
@@ -133,7 +133,7 @@ class ProgramFunctions(PitchedFunctions, PoolFunctions, DeviceFunctions, ModuleF
         block_z: int, dynamic_lds: int, stream: int, parameters: int, extra: int, start: int,
         stop: int, flags: int,
     ) -> None:  # fmt: skip
-        """Launch a grid whose size is in work-items, between two events."""
+        """Launch a grid whose size is in work-items, and record an event before and after."""
         sizes, block = (size_x, size_y, size_z), (block_x, block_y, block_z)
         if any(size % extent for size, extent in zip(sizes, block, strict=True) if extent):
             raise HipError(
@@ -159,10 +159,10 @@ class ProgramFunctions(PitchedFunctions, PoolFunctions, DeviceFunctions, ModuleF
         if event:
             self.hipEventRecord(event, stream)
 
-    # -- memory of the host --
+    # -- host memory --
 
     def hipHostRegister(self, host: int, size: int, flags: int) -> None:
-        """Let kernels access memory that the program has allocated itself."""
+        """Make memory that the program has allocated itself accessible to kernels."""
         try:
             self.devices.memory.adopt(host, size, "hipHostRegister")
         except ValueError as err:
@@ -205,7 +205,7 @@ class ProgramFunctions(PitchedFunctions, PoolFunctions, DeviceFunctions, ModuleF
     def hipRegisterManagedVar(
         self, binary: int, pointer: int, initial: int, name: int, size: int, alignment: int
     ) -> None:
-        """Let the host's pointer to a ``__managed__`` variable point to that of the device."""
+        """Point the host's pointer to a ``__managed__`` variable at the device's variable."""
         self._variables[pointer] = binary, text_at(name)
         store_size(pointer, self._variable(pointer)[0])
 
@@ -268,7 +268,7 @@ class ProgramFunctions(PitchedFunctions, PoolFunctions, DeviceFunctions, ModuleF
         found.shared_bytes = kernel.lds_bytes
 
     def hipFuncSetAttribute(self, stub: int, attribute: int, value: int) -> None:
-        """Check the arguments: a launch may have all LDS of a compute unit in any case."""
+        """Only check the arguments: a launch may use all LDS of a compute unit in any case."""
         kernel = self._kernel(stub)
         free = self.device.target.lds_bytes - kernel.lds_bytes
         if attribute not in _FUNCTION_ATTRIBUTES or (attribute == 8 and not 0 <= value <= free):
@@ -332,7 +332,7 @@ class ProgramFunctions(PitchedFunctions, PoolFunctions, DeviceFunctions, ModuleF
         store_int(config, 1)  # hipSharedMemBankSizeFourByte: LDS banks are 4 bytes wide
 
     def hipSetDeviceFlags(self, flags: int) -> None:
-        pass  # how the host waits makes no difference
+        pass  # how the host waits has no effect
 
     def hipGetDeviceFlags(self, flags: int) -> None:
         store_int(flags, 0)  # hipDeviceScheduleAuto

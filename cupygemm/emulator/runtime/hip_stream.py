@@ -1,8 +1,8 @@
-"""The HIP functions on devices, streams and events.
+"""The HIP functions for devices, streams and events.
 
-What waits for what is noted in `stream_order`. Without a seed (`stream_deferral`), work is done
-when it is submitted: waiting takes no time, except for a flag that another thread has yet to write,
-and every query finds all work finished. The methods are HIP's functions, under HIP's names.
+`stream_order` records the dependencies. Without a seed (`stream_deferral`), work is done when it is
+submitted: waiting takes no time, except for a flag that another thread has yet to write, and every
+query finds all work finished. The methods have the names of HIP's functions.
 """
 # ruff: noqa: D102, N802
 
@@ -43,7 +43,7 @@ _HostFunction = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
 class DeviceFunctions(Handles):
-    """Devices; a part of `HipRuntime`."""
+    """The mixin of `HipRuntime` for devices."""
 
     def __init__(self, devices: Devices) -> None:
         super().__init__(devices)
@@ -79,13 +79,13 @@ class DeviceFunctions(Handles):
         store_size(value, self._limits.get(limit, _LIMITS[limit]))
 
     def hipDeviceSetLimit(self, limit: int, value: int) -> None:
-        """Note the limit: stacks and heaps grow as they must."""
+        """Store the limit, which has no effect: stacks and heaps grow as needed."""
         if limit not in _LIMITS:
             raise HipError(Status.INVALID_VALUE, f"{limit} is no hipLimit_t that can be set")
         self._limits[limit] = value
 
     def hipDeviceReset(self) -> None:
-        """Wait for the device. What the program has allocated stays, as at its end."""
+        """Wait for the device; allocations stay, as at the end of the program."""
         self.hipDeviceSynchronize()
 
     def hipDeviceGetByPCIBusId(self, device: int, pci_bus_id: int) -> None:
@@ -131,7 +131,7 @@ class DeviceFunctions(Handles):
         self.devices.disable_peer(own, peer)
 
     def _own_index_beside(self, peer: int) -> int:
-        """Return the current device's index, which must not be the peer's."""
+        """Return the current device's index; raise if it is the peer's."""
         self.check_device(peer)
         if peer == self.device.index:
             raise HipError(Status.PEER_ACCESS_UNSUPPORTED, "a device is no peer of itself")
@@ -150,12 +150,12 @@ class DeviceFunctions(Handles):
 
 
 class StreamFunctions(Handles):
-    """Streams and events; a part of `HipRuntime`."""
+    """The mixin of `HipRuntime` for streams and events."""
 
     def __init__(self, devices: Devices) -> None:
         super().__init__(devices)
         self._events: dict[int, Event] = {}
-        self._flag_clocks: dict[int, Clock] = {}  # of the last write, by address
+        self._flag_clocks: dict[int, Clock] = {}  # of the latest write, by address
 
     def hipStreamCreate(self, stream: int) -> None:
         self.hipStreamCreateWithPriority(stream, 0, 0)
@@ -228,7 +228,7 @@ class StreamFunctions(Handles):
 
         def run(place: Operation) -> None:
             _StreamCallback(function)(stream, Status.SUCCESS, data)
-            self.devices.order.reach(place.clock())  # the host knows where the stream is
+            self.devices.order.reach(place.clock())  # the host knows how far the stream is
 
         self.submit(stream, "callback", run, "host")
 
@@ -270,7 +270,7 @@ class StreamFunctions(Handles):
     def _wait_for_flag(
         self, stream: int, flag: int, value: int, flags: int, mask: int, word: Any
     ) -> None:
-        """Wait until another thread has submitted the write."""
+        """Wait until another thread has submitted the write of a flag."""
         self.check_stream(stream)
         self._check_flag(flag, ctypes.sizeof(word))
         if flags not in _HOLDS:
@@ -327,7 +327,7 @@ class StreamFunctions(Handles):
         self.devices.order.deferral.raise_failure()
 
     def _query(self, clock: Clock, what: str) -> None:
-        """Raise unless all work before a point is done; if so, the host knows that."""
+        """Raise unless all work before a point is done; otherwise order the host after it."""
         deferral = self.devices.order.deferral
         is_done = deferral.is_done(clock)
         deferral.raise_failure()
@@ -337,7 +337,7 @@ class StreamFunctions(Handles):
         self.devices.order.reach(clock)
 
     def _reachable(self, event: int, what: str) -> Event:
-        """Return an event that is not of a capture in progress."""
+        """Return an event; raise if it belongs to a capture in progress."""
         known = self._event(event)
         if known.mark is not None:
             self.check_not_captured(known.mark.stream, f"{what} an event of")

@@ -1,9 +1,9 @@
-"""A stand-in for hipcc with what CuPy uses: a query of the include folders, and compilation.
+"""A stand-in for hipcc with the features that CuPy uses: include folders and compilation.
 
-CuPy's ROCm build starts ``hipcc`` from PATH before it compiles with hiprtc, to learn the folders of
+CuPy's ROCm build runs ``hipcc`` from PATH before it compiles with hiprtc, to find the folders of
 HIP's headers; ``RawModule(backend="nvcc")`` runs ``hipcc --preprocess`` for the key of its cache,
-and ``hipcc --genco`` to compile. `publish` puts such a script into the cache, and the emulator puts
-the script's folder on PATH.
+and ``hipcc --genco`` to compile. `publish` writes this script into the cache, and the emulator adds
+the script's folder to PATH.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ CUPYGEMM_HIPCC_TARGET={target} PYTHONPATH={path} exec {python} -m {module} "$@"
 
 
 def publish(target_name: str) -> Path:
-    """Write ``bin/hipcc`` into the cache and return the folder above, for ROCM_HOME.
+    """Write ``bin/hipcc`` into the cache and return its parent folder, for ROCM_HOME.
 
-    Each environment has a folder of its own, because the script names its Python and its headers.
+    Each environment has its own folder, because the script names its Python and its headers.
     """
     package_parent = Path(__file__).resolve().parents[3]
     script = _SCRIPT.format(

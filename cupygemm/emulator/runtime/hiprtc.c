@@ -1,5 +1,5 @@
-// libhiprtc.so.7 of the emulated device: entry points that pass their arguments on to Python, as
-// amdhip64.c does. A callback returns a hiprtcResult.
+// libhiprtc.so.7 of the emulated device: entry points that pass their arguments to Python, as in
+// amdhip64.c. A callback returns a hiprtcResult.
 
 #include <stddef.h>
 #include <string.h>

@@ -1,9 +1,9 @@
 """The stand-in HIP run-time compiler: the functions of libhiprtc, on `cupygemm._build.toolchain`.
 
-A program is compiled with this package's headers, if need be libc++'s, and nothing of the system's,
-so the result depends on the program, its options and the compiler only. Results are kept in the
-cache under the preprocessed text, which holds every header that took part. The methods are hiprtc's
-functions, under their names, with the C arguments of hiprtc.def.
+A program is compiled with this package's headers and, if needed, libc++'s, but none of the
+system's. So the result depends only on the program, its options and the compiler. The cache's key
+is the preprocessed text, which contains every included header. The methods have the names of
+hiprtc's functions, and the C arguments of hiprtc.def.
 """
 # ruff: noqa: D102, N802
 
@@ -42,7 +42,7 @@ _INTERNAL = (Result.INTERNAL_ERROR, "internal error of the emulated compiler")
 
 
 class HiprtcError(Exception):
-    """Ends a hiprtc call with a result code and a message."""
+    """An error that ends a hiprtc call with a result code and a message."""
 
     def __init__(self, result: Result, message: str) -> None:
         super().__init__(message)
@@ -150,7 +150,7 @@ class HiprtcRuntime:
         data = bytes_of(self._program(program).log) + b"\0"
         ctypes.memmove(log, data, len(data))
 
-    # CuPy takes the code for text like PTX and drops its last byte, so a zero byte ends it.
+    # CuPy treats the code as text like PTX and drops its last byte, so a zero byte is appended.
 
     def hiprtcGetCodeSize(self, program: int, size: int) -> None:
         compiled = self._compiled(program, Result.INVALID_PROGRAM).compiled
@@ -166,7 +166,7 @@ class HiprtcRuntime:
     def callbacks(
         self, set_message: Callable[[Result, str], None]
     ) -> dict[str, Callable[..., int]]:
-        """Return the functions for `libraries.load`, by hiprtc's names."""
+        """Return the callbacks for `libraries.load_connected`, by hiprtc's names."""
         names = [name for name in dir(self) if name.startswith("hiprtc")]
         return {
             name: answering(getattr(self, name), _failure, _INTERNAL, set_message) for name in names
@@ -185,7 +185,7 @@ class HiprtcRuntime:
 
 
 def _strings(where: int, count: int) -> list[str]:
-    """Return the strings of a C array of them."""
+    """Return the strings of a C array of strings."""
     if not where or count == 0:
         return []
     return [text_at(pointer) for pointer in (ctypes.c_size_t * count).from_address(where)]

@@ -1,7 +1,7 @@
-"""Read the host's memory at an address that may be wrong.
+"""Read the host's memory at an address that may be invalid.
 
-A caller of HIP passes addresses without sizes: what lies behind them may not be mapped. The kernel
-of the operating system copies from such an address without a crash.
+A caller of HIP passes addresses without sizes, and the memory there may not be mapped. A system
+call copies from such an address without a crash.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from cupygemm._build.private_dir import check_of_the_system
 
-_LARGE = 1 << 20  # bytes whose ends are looked at before a buffer for them is allocated
+_LARGE = 1 << 20  # above this size, both ends are checked before a buffer is allocated
 
 
 class _Stretch(ctypes.Structure):
@@ -42,9 +42,9 @@ def host_bytes(address: int, size: int) -> bytes | None:
 
 
 def host_values(places: Sequence[tuple[int, int]]) -> list[bytes] | None:
-    """Return the bytes at several places, each an address and a size, by one call of the system.
+    """Return the bytes at several places, each an address and a size, by one system call.
 
-    Returns None if some are not mapped, or cannot be read so; `host_bytes` tells which.
+    Returns None if some are not mapped, or the call fails; `host_bytes` tells which.
     """
     total = sum(size for _, size in places)
     buffer = ctypes.create_string_buffer(total)

@@ -1,8 +1,8 @@
-"""Find code objects in the host's memory, where only their address is given.
+"""Find code objects in the host's memory from their address alone.
 
-hipModuleLoadData gets a pointer without a size, so the size is read from the headers; a host
-library with kernels inside registers a wrapper that points at a bundle of code objects, one for
-each processor. Damaged headers may name any address: every read is checked.
+hipModuleLoadData receives a pointer without a size, so the size is read from the headers. A host
+library with kernels registers a wrapper that points to a bundle of code objects, one for each
+processor. Damaged headers may contain any address, so every read is checked.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ _ELF_MAGIC = b"\x7fELF"
 _BUNDLE_MAGIC = b"__CLANG_OFFLOAD_BUNDLE__"
 _COMPRESSED_MAGIC = b"CCOB"
 _WRAPPER_MAGIC = 0x48495046  # "HIPF"
-_MAX_BYTES = 2 << 30  # of a code object: its parts address one another by 32 bits
+_MAX_BYTES = 2 << 30  # of a code object, whose parts address one another by 32 bits
 _MAX_NAME = 4096  # of an entry in a bundle
 _SHT_NOBITS = 8
 
 
 def image_at(address: int, target_name: str) -> bytes:
-    """Return the code object at an address, or the one for the target in the bundle there.
+    """Return the code object at an address, or the target's from the bundle there.
 
     Raises
     ------
     HipError
-        There is neither, it is damaged, or the bundle has no code object for the target.
+        There is neither, the image is damaged, or the bundle has no code object for the target.
     """
     if not address:
         raise HipError(Status.INVALID_VALUE, "the image is a null pointer")
@@ -48,7 +48,7 @@ def image_at(address: int, target_name: str) -> bytes:
 
 
 def registered_code(wrapper: int, target_name: str) -> bytes:
-    """Return the code object for the target from a fat binary that a host library registered."""
+    """Return the target's code object from a fat binary that a host library registered."""
     magic, _, binary, _ = struct.unpack("<IIQQ", _read(wrapper, 24, "wrapper"))
     if magic != _WRAPPER_MAGIC:
         raise HipError(Status.INVALID_IMAGE, f"no fat binary: its wrapper starts with 0x{magic:x}")
@@ -56,7 +56,7 @@ def registered_code(wrapper: int, target_name: str) -> bytes:
 
 
 def _read(address: int, size: int, what: str) -> bytes:
-    """Return bytes of the host; raises `HipError` if there are none or too many."""
+    """Return bytes of the host; raise `HipError` if they are not mapped or too many."""
     data = host_bytes(address, size) if size <= _MAX_BYTES else None
     if data is None:
         raise HipError(
@@ -68,7 +68,7 @@ def _read(address: int, size: int, what: str) -> bytes:
 
 
 def _elf_size(address: int) -> int:
-    """Return where the last section, segment or header table of an ELF64 image ends."""
+    """Return the end of the last section, segment or header table of an ELF64 image."""
     header = _read(address, 64, "header")
     programs, sections = struct.unpack_from("<QQ", header, 32)
     program_size, num_programs, section_size, num_sections = struct.unpack_from("<4H", header, 54)
@@ -87,7 +87,7 @@ def _elf_size(address: int) -> int:
     for position in range(num_sections):
         kind = struct.unpack_from("<I", table, position * section_size + 4)[0]
         offset, size = struct.unpack_from("<QQ", table, position * section_size + 24)
-        if kind != _SHT_NOBITS:  # which takes no room in the file
+        if kind != _SHT_NOBITS:  # it takes no space in the file
             end = max(end, offset + size)
     return end
 

@@ -1,4 +1,4 @@
-"""Types of LLVM IR in its text, and values of a type made of the marker of unwritten.py."""
+"""Parse types in the text of LLVM IR, and make values of a type from unwritten.py's marker."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _BITS = {"half": 16, "bfloat": 16, "float": 32, "double": 64, "ptr": 64}
 
 
 def members(body: str) -> Iterator[str]:
-    """Yield the types in a list of them."""
+    """Yield the types in a comma-separated list."""
     depth, start = 0, 0
     for position, character in enumerate(body):
         depth += (character in "[{<(") - (character in "]}>)")
@@ -21,7 +21,7 @@ def members(body: str) -> Iterator[str]:
 
 
 def width(kind: str) -> int:
-    """Return the bits of a number, a pointer or a vector; 0 if it is none of them."""
+    """Return the bits of a number, a pointer or a vector; 0 for any other type."""
     vector = re.fullmatch(r"<(\d+) x (\w+)>", kind)
     if vector:
         return int(vector[1]) * width(vector[2]) if vector[2] != "ptr" else 0
@@ -33,7 +33,7 @@ def width(kind: str) -> int:
 
 
 def typed(kind: str, marker: str, prefix: str) -> Iterator[str]:
-    """Yield the instructions that make a value of a type of the marker, which is an i32.
+    """Yield the instructions that convert the marker, an i32, to a value of a type.
 
     The last one is `prefix`. Types other than numbers, pointers and vectors have none.
     """

@@ -1,4 +1,4 @@
-"""A launch of a kernel as the work of a stream or of a graph's node."""
+"""A kernel launch as the work of a stream or of a graph's node."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class KernelLaunch:
-    """The work of a launch, and what it was asked with.
+    """The work of a launch, and its parameters.
 
     Attributes
     ----------
@@ -39,7 +39,7 @@ class KernelLaunch:
     cooperative: bool
 
     def __call__(self, place: Operation) -> None:
-        """Launch the kernel at a place of a stream."""
+        """Launch the kernel at a place in a stream."""
         self.device.launch(
             self.kernel, self.grid, self.block, self.dynamic_lds, list(self.values), place,
             cooperative=self.cooperative,

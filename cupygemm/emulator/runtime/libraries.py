@@ -1,9 +1,9 @@
 """Build and load the stand-in ROCm libraries, and connect their entry points to Python.
 
-Each library is one C file, and a ``.def`` file that lists its functions (see amdhip64.def): from it
-come the linker's version script, the C entry points and, here, the argument formats of the
-callbacks. The libraries are loaded with RTLD_GLOBAL before CuPy is, under the names that CuPy's
-extension modules ask the loader for, so that the loader finds them loaded already.
+Each library is a C file and a ``.def`` file that lists its functions (see amdhip64.def). The latter
+yields the linker's version script, the C entry points and, here, the argument formats of the
+callbacks. The libraries are loaded with RTLD_GLOBAL before CuPy, under the names that CuPy's
+extension modules request, so that the loader finds them already loaded.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from cupygemm._build.host_compiler import host_compiler_version, host_shared_lib
 MakeCallbacks = Callable[[Callable[[int, str], None]], dict[str, Callable[..., int]]]
 
 _HERE = Path(__file__).parent
-# Each entry point calls Python, so optimizing hundreds of them gains nothing, and takes seconds.
+# Entry points only call Python, so optimizing hundreds of them takes seconds and gains nothing.
 _OPTIONS = ("-O0", "-Wall", "-Wextra", "-Werror", "-nostdlib", f"-I{_HERE}")
 
 
@@ -36,7 +36,7 @@ class Function:
         Symbol version, e.g. ``"hip_4.2"``.
     name : str
     parameters : tuple of str or None
-        C declarations; None for a function that the C file defines itself.
+        C declarations; None for a function defined in the C file.
     """
 
     node: str
@@ -46,7 +46,7 @@ class Function:
 
 @dataclass(frozen=True)
 class Library:
-    """One stand-in library: its C file's stem and the name that CuPy's modules ask for."""
+    """One stand-in library: its C file's stem, and the name that CuPy's modules request."""
 
     stem: str
     soname: str
@@ -74,7 +74,7 @@ class _Callback(ctypes.Structure):
     _fields_ = (("function", ctypes.c_void_p), ("format", ctypes.c_char_p))
 
 
-# Callbacks that C holds on to, for as long as the process lives.
+# Callbacks that C refers to until the process ends.
 _connected: list[Any] = []
 
 # Py_BuildValue's letters for C types; every pointer, and the address of a struct, is a "K".
@@ -116,9 +116,9 @@ def load_connected(library: Library, make_callbacks: MakeCallbacks) -> ctypes.CD
     ----------
     library : Library
     make_callbacks : callable
-        Called with a function that sets the message of a failing call; returns the callbacks by the
-        names of the functions. A callback gets the C arguments, pointers as integers (0 for null)
-        and structs by their addresses, and returns a status. A function without one is not
+        Called with a function that sets the message of a failing call; returns the callbacks by
+        function name. A callback receives the C arguments, with pointers as integers (0 for null)
+        and structs by address, and returns a status. A function without a callback is not
         supported.
 
     Returns
@@ -146,10 +146,10 @@ def load_connected(library: Library, make_callbacks: MakeCallbacks) -> ctypes.CD
 
 
 def build(library: Library) -> Path:
-    """Return the built library, from the cache if it is there."""
+    """Build a library, or find it in the cache, and return its path."""
     source = _HERE / f"{library.stem}.c"
     key: list[str | bytes] = [host_compiler_version(), library.soname, *_OPTIONS[:-1]]
-    # This file and those with the functions decide the version script.
+    # This file and the ``.def`` files determine the version script.
     for path in [source, Path(__file__), *sorted([*_HERE.glob("*.def"), *_HERE.glob("*.h")])]:
         key += [path.name, path.read_bytes()]
 

@@ -1,18 +1,18 @@
-"""Follow indices beyond local arrays, which the optimiser keeps in registers, and beyond variables.
+"""Track out-of-bounds indices of local arrays, which may be in registers, and of variables.
 
     x = a[i]   becomes   x = i < 8 ? a[i] : marker          for float a[8]
     a[i] = x   becomes   a[i < 8 ? i : 0] = i < 8 ? x : marker
 
-No memory lies behind such an array, so nothing else shows that an index is wrong. The marker is one
-of unwritten.py, and the device follows it to where it would change a result. So what is read beyond
-the end and not used is no finding. A store beyond the end makes the first element undefined. Where
-the compiler sees that an index is right, it removes the marker and the comparison.
+An array in registers has no address, so nothing else shows that an index is wrong. The marker is
+that of unwritten.py, and the device tracks it to where it would change a result. So a value that is
+read past the end but not used is not a finding. A store past the end makes the first element
+undefined. Where the compiler can prove an index right, it removes the marker and the comparison.
 
-A ``__constant__`` or ``__device__`` array lies in memory beside the other variables of its module,
-so that no access is out of the bounds of an allocation. Its indices are followed in the same way.
+A ``__constant__`` or ``__device__`` array is adjacent to the other variables of its module, so an
+access past its end is inside the allocation. Its indices are tracked in the same way.
 
-An index may pass the end of a row inside an array of several dimensions. Elements whose address is
-passed on, to functions or by copies of structures, are not looked at.
+In a multidimensional array, an index may pass the end of a row. Elements whose address escapes, to
+functions or by copies of structures, are not checked.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ LOCAL, VARIABLE = "quad_perm:[3,2,1,0]", "quad_perm:[2,3,0,1]"
 STORED = {LOCAL: "quad_perm:[1,0,3,2]", VARIABLE: "quad_perm:[1,0,2,3]"}
 """The same of what a store puts into the first element."""
 CONTROLS = (0x1B, 0x4E, 0xB1, 0xE1)  # all of them in machine code
-# A declaration of an array, roughly.
+# Roughly, a declaration of an array.
 _DECLARES = re.compile(r"[\w>]\s+\w+\s*(?:\[[^]]*\]\s*)+[=;,{]")
 _NO_DECLARATION = re.compile(
     r"//.*|\b(?:return|__shared__|extern|typedef)\b[^;{(]*(?:\{[^}]*\}\s*)?;"
@@ -66,19 +66,19 @@ _NAMES = re.compile(_NAME)
 
 
 class _Place(NamedTuple):
-    """What a pointer into a local variable points to.
+    """The target of a pointer into a local variable.
 
     Attributes
     ----------
     kind : str
         The type.
     room : str
-        How many objects of the type lie from there on: a number, or an i64 of the IR.
+        The number of objects of the type from there to the end: a literal, or an i64 of the IR.
     inside : str
-        Whether all indices so far are right: "" for yes, or an i1 of the IR.
+        Whether all indices so far are in bounds: "" for yes, or an i1 of the IR.
     element : str
-        The number of the element that was indexed last, counted over all dimensions of its array:
-        an i64 of the IR.
+        The index of the last indexed element, flattened over all dimensions of its array: an i64 of
+        the IR.
     row : str
         The same for a row of an array of several dimensions; "" for anything else.
     marker : str
@@ -94,17 +94,17 @@ class _Place(NamedTuple):
 
 
 def may_index(source: str) -> bool:
-    """Tell whether a program may declare an array that is not in LDS."""
+    """Tell whether a program may declare an array outside LDS."""
     return _DECLARES.search(_NO_DECLARATION.sub(";", source)) is not None
 
 
 def with_bounds(ir: str, structures: dict[str, str]) -> str | None:
-    """Return LLVM IR that follows indices beyond arrays; None if it has none to follow.
+    """Return LLVM IR that tracks out-of-bounds indices; None if there is nothing to track.
 
     Parameters
     ----------
     ir : str
-        Of a module, as clang emits it for an optimisation, before the first pass.
+        A module as clang emits it for optimised code, before the first pass.
     structures : dict of str to str
         The types of structures by name.
     """
@@ -112,7 +112,7 @@ def with_bounds(ir: str, structures: dict[str, str]) -> str | None:
         f"addrspacecast (ptr {space} {name} to ptr)": _Place(_first_type(rest), marker=VARIABLE)
         for name, space, rest in _VARIABLE.findall(ir)
     }
-    # Without optimisation, local variables are in private memory, which is followed instead.
+    # Without optimisation, local variables are in private memory, which is tracked instead.
     optimised = "@llvm.lifetime.start." in ir
     if not optimised and not variables:
         return None
@@ -126,7 +126,7 @@ def with_bounds(ir: str, structures: dict[str, str]) -> str | None:
 
 
 def _first_type(text: str) -> str:
-    """Return the type with which a line of IR goes on: an array's, or the name of a structure."""
+    """Return the type at the start of a line's rest: an array type, or a structure's name."""
     depth = 0
     for end, letter in enumerate(text):
         depth += (letter in "[<{(") - (letter in "]>})")
@@ -136,7 +136,7 @@ def _first_type(text: str) -> str:
 
 
 class _Function:
-    """The lines of one function, with its local variables and those of the module."""
+    """The lines of a function, with its local variables and the module's."""
 
     def __init__(
         self,
@@ -158,7 +158,7 @@ class _Function:
         self.escaping = self._escaping()
 
     def _escaping(self) -> set[str]:
-        """Return the pointers to elements that are used for more than loads and stores."""
+        """Return the pointers to elements that have uses other than loads and stores."""
         bases: dict[str, str] = {}
         escaping: set[str] = set()
         for line in self.text:
@@ -177,7 +177,7 @@ class _Function:
         return escaping
 
     def lines(self) -> Iterator[str]:
-        """Yield the lines, with the comparisons."""
+        """Yield the lines, with the comparisons added."""
         for line in self.text:
             if element := _ELEMENT.match(line):
                 yield from self._element(line, *element.groups())
@@ -204,7 +204,7 @@ class _Function:
     def _chosen(
         self, name: str, kind: str, value: str, pointer: str, place: str, pattern: str
     ) -> Iterator[str]:
-        """Yield the instructions that make the value, or a marker where the index is wrong."""
+        """Yield the instructions that select the value, or a marker if the index is wrong."""
         start = f"{self.prefix}.{self.count}"
         marker = f"{start}.marker"
         made = list(typed(kind, marker, f"{start}.undefined"))
@@ -212,8 +212,8 @@ class _Function:
             return
         self.count += 1
         at = self.places[pointer]
-        # The index keeps the marker, and the line that it stands for, where the index is computed.
-        # The marker's register holds it, for reports.
+        # The marker, and the line that it stands for, is where the index is computed. The marker's
+        # register holds the index, for reports.
         yield f"  {start}.index = trunc i64 {at.element} to i32{place}"
         yield (
             f'  {marker} = call i32 asm "{_MARKER.format(pattern)} ; {self.count}", '
@@ -226,7 +226,7 @@ class _Function:
     def _element(
         self, line: str, name: str, kind: str, base: str, width: str, index: str, place: str
     ) -> Iterator[str]:
-        """Yield the instructions that compute an element's address, from an index that is right."""
+        """Yield the instructions that compute an element's address from an index in bounds."""
         at = self.places.get(base) or self._part(base)
         if at is not None and not base.startswith("%"):
             at = self._at_start(at, kind)
@@ -241,7 +241,7 @@ class _Function:
                 self.places[name] = at._replace(kind=kinds[int(index)], room="1", row="")
             return
         length, _, inner = body[1:-1].partition(" x ")
-        if length == "0":  # as long as the memory behind it
+        if length == "0":  # a flexible array, as long as the rest of its memory
             yield line
             return
         start = f"{self.prefix}.{self.count}"
@@ -272,7 +272,7 @@ class _Function:
         self.places[name] = _Place(inner, room, inside, element, element, at.marker)
 
     def _part(self, base: str) -> _Place | None:
-        """Return what lies at fixed indices of a variable of the module."""
+        """Return the place at constant indices of a variable of the module."""
         part = _PART.fullmatch(base)
         if part is None:
             return None
@@ -294,7 +294,7 @@ class _Function:
         return at
 
     def _at_start(self, at: _Place, kind: str) -> _Place:
-        """Return what lies at the start of a structure or an array, if it has the type."""
+        """Return the place at the start of a structure or an array, if it has the type."""
         while at.kind != kind:
             body = self.structures.get(at.kind, at.kind)
             if body.startswith("{"):

@@ -1,13 +1,13 @@
-"""Precompile the headers that CuPy's programs begin with: HIP's implicit one and CuPy's own.
+"""Precompile the headers at the start of CuPy's programs: HIP's implicit one and CuPy's own.
 
-To parse them takes two thirds of the time of compiling one of CuPy's kernels. They are parsed once
-for each target and set of options, and kept in the cache. A program takes part if nothing makes its
-headers differ from those of other programs; otherwise, and where the compiler refuses what is
-precompiled, it is compiled in full, so its code and its diagnostics do not depend on this module.
+Parsing them takes two thirds of the time of compiling one of CuPy's kernels. They are parsed once
+for each target and set of options, and kept in the cache. A program uses them if nothing makes its
+headers differ from those of other programs. Otherwise, or if the compiler rejects the precompiled
+headers, it is compiled in full. So its code and its diagnostics do not depend on this module.
 
-The cache's key of a program is its text with all includes expanded, which costs a run of the
-preprocessor. Those that include nothing after these headers do without: the key is the headers'
-text, including their macros, and the program's own.
+A program's key in the cache is its text with all includes expanded, which costs a run of the
+preprocessor. A program that includes nothing after these headers needs no such run: its key is the
+headers' text, including their macros, and its own text.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ from cupygemm._build.cache import get_or_build
 from cupygemm._build.source_text import read_source, write_source
 from cupygemm._build.toolchain import CompileError, Toolchain
 
-# The option for HIP's implicit header, which the precompiled one replaces.
+# The option for HIP's implicit header, which the precompiled header replaces.
 IMPLICIT = ("-include", "device/hip.h")
 # Programs with macros of their own hardly share headers, debug information would name other files,
 # and other kinds of folders and further implicit headers are rare.
 _UNSHARED = ("-D", "-U", "-g", "-i")
 _CUPY_HEADERS = re.compile(r'(?:\s*#include (?:<cupy/[^>\n]+>|"cupy/[^"\n]+")[ \t]*\n)*')
-# Text that may include a file or depend on the time, in every spelling that a preprocessor takes.
+# Text that may include a file or depend on the time, in every spelling that preprocessors accept.
 _NEEDS_EXPANSION = re.compile(r"include|import|embed|__(?:DATE|TIME|TIMESTAMP)__|\\\s*\n|\?\?/")
 
 
 class Headers(NamedTuple):
-    """The precompiled headers that a program begins with.
+    """The precompiled headers at the start of a program.
 
     Attributes
     ----------
     file : pathlib.Path
     text : str
-        Their text with all includes expanded, with the definitions of macros.
+        Their text with all includes expanded and the definitions of macros.
     rest : str
         The program after them.
     """
@@ -60,19 +60,19 @@ def headers_of(
     arguments: Sequence[str],
     version: str,
 ) -> Headers | None:
-    """Return the headers that a program begins with, precompiled; None if it does not share them.
+    """Return a program's headers, precompiled; None if it does not share them.
 
     Parameters
     ----------
     toolchain : Toolchain
     file : pathlib.Path
-        The program, in a folder of its own.
+        The program, in its own folder.
     target_name : str
         LLVM's name of the processor.
     options : sequence of str
         Those that distinguish the program from others.
     arguments : sequence of str
-        All options of the compiler, which begin with `IMPLICIT`.
+        All options of the compiler, beginning with `IMPLICIT`.
     version : str
         Identifies the emulator's own headers.
     """
@@ -92,7 +92,7 @@ def headers_of(
 
 
 def key_text(headers: Headers, name: str) -> str | None:
-    """Return what decides a program's code beside the options; None if it includes more files."""
+    """Return the text that determines a program's code; None if it includes more files."""
     if _NEEDS_EXPANSION.search(headers.rest):
         return None
     return f"{headers.text}\0{name}\0{headers.rest}"
@@ -107,17 +107,17 @@ def compile_to_object(
     arguments: Sequence[str],
     headers: Headers | None,
 ) -> str:
-    """Compile a program to an object file, with precompiled headers if there are any.
+    """Compile a program to an object file, with precompiled headers if available.
 
     Parameters
     ----------
     toolchain : Toolchain
     file, output : pathlib.Path
-        The program, in a folder of its own, and what to write.
+        The program, in its own folder, and the file to write.
     target_name : str
         LLVM's name of the processor.
     arguments : sequence of str
-        The compiler's, which begin with `IMPLICIT`.
+        The compiler's arguments, beginning with `IMPLICIT`.
     headers : Headers, optional
 
     Returns
@@ -132,14 +132,14 @@ def compile_to_object(
     """
     *shared, whole = ways(headers, arguments)
     for options in shared:
-        # If it is the program's fault, the diagnostics below say so.
+        # If the program is at fault, the diagnostics below say so.
         with contextlib.suppress(CompileError):
             return toolchain.compile_to_object(file, output, target=target_name, options=options)
     return toolchain.compile_to_object(file, output, target=target_name, options=whole)
 
 
 def ways(headers: Headers | None, arguments: Sequence[str]) -> list[list[str]]:
-    """Return options to try in this order: with precompiled headers, if there are any; without."""
+    """Return lists of options to try in order: with precompiled headers, if any, then without."""
     whole = list(arguments)
     if headers is None:
         return [whole]

@@ -1,8 +1,8 @@
 """hipDeviceProp_t and hipDeviceAttribute_t of an emulated target.
 
-The layout and the numbering are those of AMD's HIP API reference (ROCm 7.0, hip_runtime_api.h); the
-values are the target's, from `targets`, and what ROCm reports for an Instinct part where the target
-says nothing. CDNA has no texture hardware, so all texture and surface limits are 0.
+The layout and the numbering are those of AMD's HIP API reference (ROCm 7.0, hip_runtime_api.h). The
+values are the target's, from `targets`, or else those that ROCm reports for an Instinct part. CDNA
+has no texture hardware, so all texture and surface limits are 0.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from cupygemm.emulator.device import MAX_GRID, MAX_THREADS_PER_BLOCK
 from cupygemm.emulator.targets import Target
 
-HIP_VERSION = 70051831  # what ROCm 7.0.0's runtime reports
+HIP_VERSION = 70051831  # as ROCm 7.0.0's runtime reports
 WARP_SIZE = 64
 _INT_MAX = 2**31 - 1
 
@@ -101,7 +101,7 @@ def pci_address(device: int) -> str:
 
 
 def device_properties(target: Target, device: int = 0) -> DeviceProperties:
-    """Return what hipGetDeviceProperties reports for a device of a target."""
+    """Return the structure that hipGetDeviceProperties fills for a device of a target."""
     major, minor = target.compute_capability
     threads = MAX_THREADS_PER_BLOCK
     return DeviceProperties(
@@ -151,7 +151,7 @@ def device_properties(target: Target, device: int = 0) -> DeviceProperties:
 
 
 def device_attribute(properties: DeviceProperties, attribute: int) -> int | None:
-    """Return the value of a hipDeviceAttribute_t, or None for one that does not exist."""
+    """Return the value of a hipDeviceAttribute_t, or None if there is no such attribute."""
     names, position = _ATTRIBUTES.split(), attribute
     if attribute >= _AMD_SPECIFIC_BEGIN:
         names, position = _AMD_ATTRIBUTES.split(), attribute - _AMD_SPECIFIC_BEGIN

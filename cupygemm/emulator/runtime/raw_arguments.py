@@ -1,4 +1,4 @@
-"""A launch of a user's kernel, as CuPy passes it, for checks that look at what it has accessed."""
+"""A launch of a user's kernel, as CuPy passes it, for checks of its accesses."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class RawLaunch:
     array : type
         CuPy's class of arrays.
     memory : Memory
-        Of the device.
+        The device's memory.
     shadow : GlobalShadow
         The memory's record of accesses.
     target : str
@@ -39,7 +39,7 @@ class RawLaunch:
 
 
 def reach(array: Any) -> tuple[int, int]:
-    """Return the addresses of an array's first byte, and of the one after its last."""
+    """Return the address of an array's first byte, and its end address."""
     reach = [(n - 1) * step for n, step in zip(array.shape, array.strides, strict=True)]
     start = int(array.data.ptr)
     return (

@@ -1,12 +1,12 @@
-"""What CuPy's own launches of user kernels pass: `cupy.RawKernel` and `cupy.RawModule`.
+"""Check the launches of user kernels through `cupy.RawKernel` and `cupy.RawModule`.
 
-HIP's functions see addresses only, so the arguments are looked at where CuPy still has them. Its
-compiler makes a `cupy.cuda.function.Module` of a program, which makes functions of its kernels;
-both get subclasses here. CuPy calls the functions of the kernels that it generates in another way
-(``linear_launch``), which is as before. What CuPy's own functions pass to its kernels, no program
-can help: it is not looked at. Files are loaded by CuPy's binary modules, which know its own classes
-only: there, `cupy.RawModule` is a subclass, whose kernels make their functions here. Programs that
-hipcc compiles are not seen.
+HIP's functions see only addresses, so the arguments are checked where CuPy still has the arrays.
+CuPy's compiler turns a program into a `cupy.cuda.function.Module`, whose kernels become functions;
+this module subclasses both. CuPy launches its generated kernels in another way (``linear_launch``),
+which is unchanged. Arguments that CuPy's own functions pass to its kernels are not checked, because
+no user can change them. Files are loaded by CuPy's binary modules, which use only its own classes:
+for them, `cupy.RawModule` is replaced by a subclass, whose kernels create the functions of this
+module. Programs that hipcc compiles are not checked.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _LARGEST = 1 << 63
 
 
 def install(cupy: Any, runtime: HipRuntime) -> None:
-    """Let launches of user kernels of `cupy` check their arguments, and accesses beyond them.
+    """Make launches of user kernels check their arguments, and accesses beyond them.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ def install(cupy: Any, runtime: HipRuntime) -> None:
     array = cupy.ndarray
 
     class Function(own.Function):  # type: ignore[misc]
-        """A kernel whose launches look at their arguments."""
+        """A kernel whose launches check their arguments."""
 
         __module__ = own.Function.__module__
         of_file = False
@@ -65,17 +65,17 @@ def install(cupy: Any, runtime: HipRuntime) -> None:
             argument_views.report(kernel, given, [_view(each, array) for each in args])
             memory = devices.current.memory
             shadow, waits = memory.shadow, devices.order.deferral.seed is not None
-            if shadow is None or waits:  # no record of accesses, or none before the host waits
+            if shadow is None or waits:  # accesses are not recorded, or not before the host waits
                 super().__call__(grid, block, args, *rest, **options)
                 return
             launch = RawLaunch(kernel, args, array, memory, shadow, devices.target.name)
-            clock, needed = int(shadow.clock[0]), _needed_behind(launch)
+            clock, needed = int(shadow.clock[0]), _needed_after(launch)
             super().__call__(grid, block, args, *rest, **options)
-            if int(shadow.clock[0]) > clock:  # it has accessed something
+            if int(shadow.clock[0]) > clock:  # the launch has accessed memory
                 _report(launch, needed)
 
     class Module(own.Module):  # type: ignore[misc]
-        """A module whose functions are these."""
+        """A module whose functions check their arguments."""
 
         __module__ = own.Module.__module__
 
@@ -83,22 +83,22 @@ def install(cupy: Any, runtime: HipRuntime) -> None:
             return Function(self, name)
 
     class FileFunction(Function):
-        """A kernel of a file."""
+        """A kernel from a file."""
 
         __module__ = own.Function.__module__
         of_file = True
 
     _let_files_make(cupy, FileFunction)
-    # CuPy's binary modules import the class by its name: only the compiler gets another one.
+    # CuPy's binary modules import the class by name, so only the compiler uses the subclass.
     cupy.cuda.compiler.function = SimpleNamespace(**{**vars(own), "Module": Module})
 
 
 def _let_files_make(cupy: Any, function: Any) -> None:
-    """Let kernels of ``RawModule(path=...)`` be launched through a class of functions."""
+    """Launch kernels of ``RawModule(path=...)`` through the given class of functions."""
     own: Any = cupy._core.raw  # noqa: SLF001
 
     class FileKernel(own.RawKernel):  # type: ignore[misc]
-        """A kernel of a file, as CuPy makes it but for its class of functions."""
+        """CuPy's kernel from a file, with another class of functions."""
 
         __module__, __qualname__ = own.__name__, "FileKernel"
 
@@ -130,20 +130,20 @@ def _let_files_make(cupy: Any, function: Any) -> None:
 
 @dataclass(frozen=True)
 class _Look:
-    """A check of what a launch has accessed.
+    """A check of a launch's accesses.
 
     Attributes
     ----------
     check : str
     before : callable
-        Returns what the check needs of a launch, before it.
-    behind : callable
-        Yields the texts of findings, behind it.
+        Called before a launch; returns the data that the check needs.
+    after : callable
+        Called after it; yields the texts of findings.
     """
 
     check: str
     before: Callable[[RawLaunch], Sequence[Any]]
-    behind: Callable[[RawLaunch, Sequence[Any]], Iterator[str]]
+    after: Callable[[RawLaunch, Sequence[Any]], Iterator[str]]
 
 
 _LOOKS = (
@@ -153,15 +153,15 @@ _LOOKS = (
 )
 
 
-def _needed_behind(launch: RawLaunch) -> list[tuple[_Look, Sequence[Any]]]:
-    """Return, before a launch, the checks that have something to look at behind it, and what."""
+def _needed_after(launch: RawLaunch) -> list[tuple[_Look, Sequence[Any]]]:
+    """Return the checks to make after a launch, and the data that each needs."""
     policy = checking.policy()
     looks = ((each, each.before(launch)) for each in _LOOKS if policy[each.check] != "off")
     return [(look, needed) for look, needed in looks if needed]
 
 
 def _report(launch: RawLaunch, needed: Sequence[tuple[_Look, Sequence[Any]]]) -> None:
-    """Report, behind a launch, what it has accessed and should not.
+    """Report a launch's invalid accesses after it has ended.
 
     Raises
     ------
@@ -169,12 +169,12 @@ def _report(launch: RawLaunch, needed: Sequence[tuple[_Look, Sequence[Any]]]) ->
         There is a finding of a check that is an error.
     """
     for look, what in needed:
-        for text in look.behind(launch, what):
+        for text in look.after(launch, what):
             report_call(ArgumentFault(text, look.check), checking.policy()[look.check])
 
 
 def _given(value: Any, array: Any) -> Given | None:
-    """Return what an argument is; None if nothing can be said of it."""
+    """Describe an argument; None if nothing is known of it."""
     if isinstance(value, array):
         return Given(_name(value.dtype), size=value.size)
     kind = _PYTHON.get(type(value))
@@ -187,7 +187,7 @@ def _given(value: Any, array: Any) -> Given | None:
 
 
 def _view(value: Any, array: Any) -> View | None:
-    """Return the shape and the strides of an array that is not in C's order, but on purpose."""
+    """Describe an array that is a view, not in C's order; None for any other value."""
     if not isinstance(value, array) or value.flags.c_contiguous or value.size <= 1:
         return None
     if value.flags.f_contiguous and value.base is None:

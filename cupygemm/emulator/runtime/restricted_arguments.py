@@ -1,18 +1,17 @@
-"""Arguments of a kernel that share memory, although it declares them ``__restrict__``.
+"""Find arguments that share memory although their kernel declares them ``__restrict__``.
 
     k(const float* __restrict__ x, float* __restrict__ y)     k(a, a)
 
-``__restrict__`` promises that what is written through one pointer is read through no other. The
-compiler reads ``x[i]`` before or behind a store to ``y``, as it likes, so that the result is chance
-where the two are one array. A launch with such arguments is looked at when it has ended: a finding
-is bytes that it has both read and written, if
+``__restrict__`` promises that data written through one pointer is not read through another. The
+compiler may move a read of ``x[i]`` before or after a store to ``y``, so the result is undefined if
+the two are one array. A launch with such arguments is checked after it has ended: a finding is
+bytes that it has both read and written, if
 
-* the read is through a pointer through which nothing is written (the compiler says so in the code
-  object, or it is ``const``): its place in the source begins with the pointer's name, or the other
-  pointer is one through which nothing is read, and
-* the order matters: the read came behind the write, the arrays overlap without being one, or the
-  source reads through the pointer behind its first write through the other. A kernel that reads
-  each element before it writes it, such as ``y[i] = 2 * x[i]``, is left alone.
+* the read is through a pointer that is only read (the code object says so, or it is ``const``): its
+  place in the source begins with the pointer's name, or the other pointer is only written, and
+* the order matters: the read came after the write, the arrays overlap but are not equal, or the
+  source reads through the pointer after its first write through the other. A kernel that reads each
+  element before it writes it, such as ``y[i] = 2 * x[i]``, is not reported.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
     from cupygemm.emulator.runtime.raw_arguments import RawLaunch
 
 CHECK = "restricted_arguments"
-_PAIRS = 16  # of instructions that are looked at
+_PAIRS = 16  # of instructions that are checked
 _LARGEST = 1 << 26  # bytes that are searched
 
 
@@ -48,13 +47,13 @@ class _Pointer:
     Attributes
     ----------
     position : int
-        Of the argument.
+        The position of the argument.
     name : str
     start, end : int
-        Addresses of the elements.
+        The address of the first element, and the end of the last.
     is_restricted : bool
     reads_only, writes_only : bool
-        What the kernel does through it, as far as it is known.
+        Whether the kernel is known to only read or only write through it.
     """
 
     position: int
@@ -67,12 +66,12 @@ class _Pointer:
 
 
 def pairs(launch: RawLaunch) -> list[tuple[_Pointer, _Pointer]]:
-    """Return, before a launch, pointers to one memory: one to read through, one to write."""
+    """Return pairs of pointers to the same memory: one that is read, one that is written."""
     return list(_pairs(launch.kernel, launch.arguments, launch.array))
 
 
 def findings(launch: RawLaunch, found: Sequence[tuple[_Pointer, _Pointer]]) -> Iterator[str]:
-    """Yield, behind a launch, what it has done through the first of the pairs that it misuses."""
+    """Yield what an ended launch did through the first pair that it misused."""
     texts = (_finding(launch, read, written) for read, written in found)
     yield from itertools.islice(filter(None, texts), 1)
 
@@ -80,7 +79,7 @@ def findings(launch: RawLaunch, found: Sequence[tuple[_Pointer, _Pointer]]) -> I
 def _pairs(
     kernel: Kernel, arguments: Sequence[Any], array: Any
 ) -> Iterator[tuple[_Pointer, _Pointer]]:
-    """Yield a pointer that is only read through, and another that may be written through."""
+    """Yield a pointer that is only read, and another that may be written."""
     given = [
         (position, argument, value)
         for position, (argument, value) in enumerate(
@@ -112,12 +111,12 @@ def _pairs(
 
 
 def _finding(launch: RawLaunch, read: _Pointer, written: _Pointer) -> str:
-    """Describe what is read through one pointer and written through the other; "" if nothing is."""
+    """Describe a location read through one pointer and written through the other, or return ""."""
     kernel = launch.kernel
     start, end = max(read.start, written.start), min(read.end, written.end)
     found = _overwritten(launch.shadow, start, min(end, start + _LARGEST))
     shifted = (read.start, read.end) != (written.start, written.end)
-    matters = shifted or _reads_behind(kernel, read, written)
+    matters = shifted or _reads_after(kernel, read, written)
     for address, reader, writer, is_later in found:
         through = written.writes_only or _begins_with(kernel, reader, read.name)
         if through and (matters or is_later):
@@ -126,7 +125,7 @@ def _finding(launch: RawLaunch, read: _Pointer, written: _Pointer) -> str:
 
 
 def _overwritten(shadow: GlobalShadow, start: int, end: int) -> list[tuple[int, int, int, bool]]:
-    """Return bytes that the last launch has read and written: C's find_overwritten."""
+    """Return bytes that the last launch has read and written (C's find_overwritten)."""
     function = library().find_overwritten
     function.argtypes = [*[ctypes.c_void_p] * 2, *[ctypes.c_uint64] * 3, ctypes.c_uint32]
     function.argtypes += [ctypes.c_int64, ctypes.c_void_p]
@@ -147,7 +146,7 @@ def _begins_with(kernel: Kernel, pc: int, name: str) -> bool:
     return bool(around and name and re.match(rf"\*?\s*{re.escape(name)}\b", around[1]))
 
 
-def _reads_behind(kernel: Kernel, read: _Pointer, written: _Pointer) -> bool:
+def _reads_after(kernel: Kernel, read: _Pointer, written: _Pointer) -> bool:
     """Tell whether the source reads through a pointer in a later statement than a write."""
     name, other = re.escape(read.name), re.escape(written.name)
     text = without_comments(kernel.code_object.program[1])
@@ -169,7 +168,7 @@ def _text(
     names = [explicit[each.position].label(each.position) for each in (read, written)]
     same = (read.start, read.end) == (written.start, written.end)
     offset = written.start - read.start
-    how = "are one array" if same else f"overlap: the second begins {offset} bytes behind the first"
+    how = "are one array" if same else f"overlap: the second begins {offset} bytes after the first"
     return (
         f"kernel {kernel.name} declares pointers __restrict__, and gets arrays that share memory\n"
         f"  {names[0]} and {names[1]} {how}\n"

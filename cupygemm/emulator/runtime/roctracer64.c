@@ -1,5 +1,5 @@
-// libroctracer64.so.4 of the emulated device: starting and stopping a tracer that is not attached
-// has no effect, as on a machine where no tracing tool runs.
+// libroctracer64.so.4 of the emulated device: starting and stopping a tracer has no effect, as on a
+// machine without a tracing tool.
 
 void roctracer_start(void) {}
 

@@ -1,5 +1,5 @@
-// libroctx64.so.4 of the emulated device: markers go nowhere, as with no tracing tool attached, but
-// ranges are counted, since a push returns the level that it opened and a pop the one that it
+// libroctx64.so.4 of the emulated device: markers are dropped, as without a tracing tool, but
+// ranges are counted, because a push returns the level that it opened and a pop the level that it
 // closed.
 
 static _Thread_local int level;

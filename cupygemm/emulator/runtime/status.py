@@ -1,4 +1,4 @@
-"""The results of the stand-in HIP runtime: error codes, and values in the caller's memory."""
+"""The results of the stand-in HIP runtime: error codes and values in the caller's memory."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Status(enum.IntEnum):
 
 
 class HipError(Exception):
-    """Ends a HIP call with an error code, and with the message that hipGetErrorString returns."""
+    """An error that ends a HIP call with a code, and a message for hipGetErrorString."""
 
     def __init__(self, status: Status, message: str) -> None:
         super().__init__(message)
@@ -52,13 +52,13 @@ class HipError(Exception):
 
 
 def store_int(where: int, value: int) -> None:
-    """Store an int result, unless the caller does not want it."""
+    """Store an int result, unless the caller's pointer is null."""
     if where:
         ctypes.c_int.from_address(where).value = value
 
 
 def store_size(where: int, value: int) -> None:
-    """Store a size_t or pointer result, unless the caller does not want it."""
+    """Store a size_t or pointer result, unless the caller's pointer is null."""
     if where:
         ctypes.c_size_t.from_address(where).value = value
 

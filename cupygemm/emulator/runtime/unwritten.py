@@ -1,15 +1,15 @@
-"""Follow the elements of local variables that HIP source does not initialise.
+"""Track the elements of local variables that HIP source does not initialise.
 
     HIP ─► LLVM IR ─► a marker in each element of an array or structure, where it is declared
         ─► optimiser ─► code object
 
-At -O3, the compiler assumes any value for an element that nothing has written, so that the code
-shows no trace of the fault. Here, each element is written at first, with what an instruction leaves
-that writes nothing (the marker, see definedness/lanes.py), and of which the optimiser knows
-nothing. Where a program writes all elements before it reads them, the optimiser removes the
-markers, and the program is compiled without them. Otherwise the device executes the code with them,
-and follows their values to where they would change a result. So a condition or a loop that the
-compiler does not see through is no finding.
+At -O3, the compiler assumes any value for an element that was never written, so the code shows no
+trace of the fault. Here, each element is first set to a marker: the result of an instruction that
+writes nothing (see definedness/lanes.py), which is opaque to the optimiser. If a program writes all
+elements before it reads them, the optimiser removes the markers, and the program is compiled
+without them. Otherwise the device executes the code with markers, and tracks their values to where
+they would change a result. So a condition or a loop that the compiler cannot analyse causes no
+false finding.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ EXPLICIT_LINES = ("-mllvm", "-use-unknown-locations=Enable")
 _DPP = 0xFA  # src0 of an instruction with DPP
 _MOV = 0x7E000200  # v_mov_b32, VOP1
 _CONTROL = 0xE4  # quad_perm:[0,1,2,3], and all masks 0
-_LARGEST = 256  # elements; larger arrays stay in private memory, which is followed anyway
+_LARGEST = 256  # elements; larger arrays stay in private memory, which is tracked anyway
 
 _TYPE = re.compile(r"^(%[\w.$-]+|%\"[^\"]+\") = type (<?\{.*\}>?)$", re.MULTILINE)
 _ALLOCA = re.compile(
@@ -43,11 +43,11 @@ _START = re.compile(
     r"(?:captures\(none\) )?(%[\w.$-]+|%\"[^\"]+\")\).*?(, !dbg !\d+)$"
 )
 _TEMPORARY = ("%agg.", "%ref.tmp", "%tmp", "%undef.", "%coerce", "%cleanup")
-# A declaration without an initialiser, roughly: what to look at more closely.
+# Roughly, a declaration without an initialiser: candidates for a closer look.
 _DECLARES = re.compile(r"(?:\]|[\w>]\s+\w+)\s*(?:,[^;={}()]*)?;")
 _NO_DECLARATION = re.compile(
     r"//.*|\b(?:return|goto|break|continue|using|typedef|extern|__shared__|__constant__|__device__)"
-    # Or of numbers: the compiler itself warns of those that are never written.
+    # Or of numbers: the compiler itself warns if one is never written.
     r"\b[^;{]*;|\b(?:(?:unsigned|signed|long|short|int|char|bool|float|double|half|__half|size_t"
     r"|u?int(?:8|16|32|64)_t)\s+)+\w+(?:\s*,\s*\w+)*\s*;"
 )
@@ -62,19 +62,19 @@ def compile_marked(
     target_name: str,
     ways: Sequence[Sequence[str]],
 ) -> bool:
-    """Compile a program with markers to an object file; return whether any is left in it.
+    """Compile a program with markers to an object file; return whether any marker remains.
 
     Parameters
     ----------
     toolchain : Toolchain
     file, output : pathlib.Path
-        The program, which compiles, in a folder of its own, and what to write.
+        The program, which compiles, in its own folder, and the file to write.
     plain : pathlib.Path
         The object file without markers.
     target_name : str
         LLVM's name of the processor.
     ways : sequence of sequences of str
-        The compiler's options, of which the first are used that compile it.
+        Lists of compiler options; the first that compiles the program is used.
     """
     source = read_source(file)
     if not may_be_unwritten(source) and not local_bounds.may_index(source):
@@ -104,9 +104,9 @@ def compile_marked(
 
 
 def _private_bytes(code: bytes) -> int:
-    """Return the private memory of a code object's kernels, as their metadata have it.
+    """Return the private memory of a code object's kernels, from their metadata.
 
-    More than without markers means that they keep the optimiser from seeing through an array.
+    If it is larger than without markers, they keep the optimiser from analysing an array.
     """
     total = 0
     for found in re.finditer(rb"\.private_segment_fixed_size", code):
@@ -119,7 +119,7 @@ def _private_bytes(code: bytes) -> int:
 def _compile_to_ir(
     toolchain: Toolchain, file: Path, ir: Path, target_name: str, ways: Sequence[Sequence[str]]
 ) -> Sequence[str]:
-    """Compile a program to LLVM IR, and return the options that did."""
+    """Compile a program to LLVM IR, and return the options that succeeded."""
     for options in ways[:-1]:
         with contextlib.suppress(CompileError):
             toolchain.compile_to_ir(file, ir, target=target_name, options=options)
@@ -139,7 +139,7 @@ def with_markers(ir: str) -> str | None:
     Parameters
     ----------
     ir : str
-        Of a module, as clang emits it for an optimisation, before the first pass.
+        A module as clang emits it for optimised code, before the first pass.
     """
     structures = dict(_TYPE.findall(ir))
     lines: list[str] = []
@@ -160,7 +160,7 @@ def with_markers(ir: str) -> str | None:
 
 
 def has_markers(code: bytes) -> bool:
-    """Tell whether a code object has markers, so that some element may be read unwritten."""
+    """Tell whether a code object has markers, so some element may be read before it is written."""
     for control in (_CONTROL, *local_bounds.CONTROLS):
         position = 0
         while (position := code.find(bytes([control, 0, 0]), position + 1)) >= 0:
@@ -177,12 +177,12 @@ def has_markers(code: bytes) -> bool:
 def _stores(
     name: str, kind: str, structures: dict[str, str], number: int, place: str
 ) -> Iterator[str]:
-    """Yield the instructions that put a marker into each element of a variable."""
+    """Yield the instructions that store a marker in each element of a variable."""
     leaves = list(_leaves(kind, structures, ()))
     if not leaves or len(leaves) > _LARGEST:
         return
     prefix = f"%cupygemm.{number}"
-    # The compiler merges markers of one text, and the first would stand for all variables.
+    # The compiler merges markers with equal text, so the first would stand for all variables.
     text = f"{MARKER} ; {number}"
     yield f'  {prefix} = call i32 asm "{text}", "=v"() nounwind memory(none){place}'
     values: dict[str, str] = {}

@@ -1,10 +1,10 @@
-"""Macros that a program's options define, kept out of the implicit header.
+"""Keep macros that a program's options define out of the implicit header.
 
 ``-DN=64`` is meant for the program, and a header that names a template's parameter ``N`` would not
 compile with it. The program's macros are in a file that the compiler reads after the header.
 
-The file also renames 64-bit integers that a program defines as ``long long``. The implicit header
-has those of <stdint.h>, which are ``long``; hiprtc of ROCm 7 predefines none.
+The file also renames 64-bit integer types that a program defines as ``long long``. The implicit
+header has those of <stdint.h>, which are ``long``; hiprtc of ROCm 7 predefines none.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from cupygemm._build.source_text import write_source
 
 _NAME = "cupygemm_macros.h"
-# Names that begin with an underscore are the implementation's, and headers test them and NDEBUG.
+# Headers test NDEBUG and the implementation's names, which begin with an underscore.
 _OF_THE_PROGRAM = re.compile(r"-([DU])(?!_|NDEBUG\b)(\w+(?:\(.*?\))?)(?:=(.*))?", re.DOTALL)
 
 _LONG_LONG = r"(?:(?:un)?signed\s+)?long\s+long(?:\s+int)?"
@@ -27,7 +27,7 @@ _STDINT = re.compile(r"^\s*#\s*include\s*<c?stdint(?:\.h)?>", re.MULTILINE)
 
 
 def own_integers(source: str) -> list[str]:
-    """Return lines that rename the 64-bit integers that a source defines as ``long long``."""
+    """Return lines that rename 64-bit integer types that a source defines as ``long long``."""
     if _STDINT.search(source):
         return []  # the two definitions conflict on a GPU, too
     names = sorted({typedef or alias for typedef, alias in _OWN_INTEGER.findall(source)})
@@ -35,12 +35,12 @@ def own_integers(source: str) -> list[str]:
 
 
 def split(options: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return the options without those that define the program's macros, and these macros' lines.
+    """Split off the options that define the program's macros, and return these as lines of C.
 
     Parameters
     ----------
     options : sequence of str
-        clang's. The name of a macro may be an option of its own, after ``-D`` or ``-U``.
+        clang's options. A macro's name may be a separate option, after ``-D`` or ``-U``.
 
     Returns
     -------
@@ -64,7 +64,7 @@ def split(options: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def write(lines: Sequence[str], folder: Path) -> list[str]:
-    """Write the macros' lines into a folder, and return the option that includes them."""
+    """Write the macros' lines to a file in a folder, and return the option that includes it."""
     if not lines:
         return []
     path = folder / _NAME

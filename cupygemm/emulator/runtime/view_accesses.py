@@ -1,8 +1,8 @@
-"""Accesses of a kernel beyond a view that it was given, but inside the array of the view.
+"""Find accesses of a kernel outside the view that it was given, but inside the view's array.
 
-A kernel that gets the address of ``x[1]`` and goes on behind its last element reads or writes
-``x[2]``. That is inside an allocation, and so no fault of bounds. What a launch has accessed is on
-record (`global_shadow`): when it has ended, the records beside the views are searched.
+A kernel that receives the address of ``x[1]`` and runs past its last element accesses ``x[2]``.
+That is inside an allocation, so it is not an out-of-bounds fault. The accesses of a launch are
+recorded (`global_shadow`); when it has ended, the records around the views are searched.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ class _Part:
     Attributes
     ----------
     position : int
-        Of the argument.
+        The position of the argument.
     shape : tuple of int
     start, end : int
-        Addresses of the elements.
+        The address of the first element, and the end of the last.
     extent : tuple of (int, int)
-        Those of the allocation.
+        The start and end of the allocation.
     """
 
     position: int
@@ -49,12 +49,12 @@ class _Part:
 
 
 def parts(launch: RawLaunch) -> list[list[_Part]]:
-    """Return, before a launch, its views, by the allocation that they are a part of."""
+    """Return the views among a launch's arguments, grouped by allocation."""
     return _parts(launch.arguments, launch.array, launch.memory)
 
 
 def findings(launch: RawLaunch, found: Sequence[list[_Part]]) -> Iterator[str]:
-    """Yield, behind a launch, what it has accessed beside the views of each allocation."""
+    """Yield the accesses of an ended launch outside the views of each allocation."""
     shadow = launch.shadow
     times = np.array([(shadow.launch_start, int(shadow.clock[0]))], INTERVAL)
     for views in found:
@@ -67,7 +67,7 @@ def findings(launch: RawLaunch, found: Sequence[list[_Part]]) -> Iterator[str]:
 
 
 def _parts(arguments: Sequence[Any], array: Any, memory: Memory) -> list[list[_Part]]:
-    """Return views, by the allocation that they are a part of, if only arrays point into it."""
+    """Return the views grouped by allocation, if only arrays point into it."""
     if all(value.base is None for value in arguments if isinstance(value, array)):
         return []  # whole allocations
     found: dict[tuple[int, int], list[_Part]] = {}
@@ -84,7 +84,7 @@ def _parts(arguments: Sequence[Any], array: Any, memory: Memory) -> list[list[_P
             if int(value) >= _LEAST_ADDRESS:
                 unknown.add(memory.range_of(int(value)))
         elif value is not None and not isinstance(value, float | complex | np.number | np.bool_):
-            return []  # a structure may have any pointers
+            return []  # a structure may contain any pointers
     return [parts for extent, parts in found.items() if extent not in unknown]
 
 
@@ -95,21 +95,21 @@ def _text(launch: RawLaunch, parts: list[_Part], address: int, pc: int, *, write
     name = f"argument {part.position}"
     if part.position < len(explicit):
         name = explicit[part.position].label(part.position)
-    behind = address >= part.end
-    distance = address - part.end if behind else part.start - address
+    past = address >= part.end
+    distance = address - part.end if past else part.start - address
     where = instruction_of(kernel, launch.target, pc).replace("\n", "\n  ")
     return (
         f"kernel {kernel.name} goes beyond a view that it was given, inside the view's array\n"
         f"  {name}: an array of shape {part.shape}, which is a part of another\n"
         f"  {'writes' if writes else 'reads'} {distance} bytes "
-        f"{'behind its end' if behind else 'before its start'}, by\n"
+        f"{'past its end' if past else 'before its start'}, by\n"
         f"    {where}\n"
         f"  check: {CHECK}"
     )
 
 
 def _gaps(parts: list[_Part]) -> Iterator[tuple[int, int]]:
-    """Yield what an allocation has beside the views, as far as it is searched."""
+    """Yield the searched ranges of an allocation outside the views."""
     (start, end), at = parts[0].extent, parts[0].extent[0]
     low = max(start, min(each.start for each in parts) - _SEARCHED)
     high = min(end, max(each.end for each in parts) + _SEARCHED)

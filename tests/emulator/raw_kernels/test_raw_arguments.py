@@ -328,7 +328,7 @@ def test_accesses_beyond_a_view_inside_its_array_are_a_warning(emulated_cp: Modu
         "|argument 0 (x): an array of shape (50,), which is a part of another|reads 0 bytes" in text
     )
     assert "kernel.cu:4: if (i < count) y[i] = x[i + first];|check: argument_views" in text
-    assert "writes 0 bytes behind its end" in told(x, y[2], 0, 51)
+    assert "writes 0 bytes past its end" in told(x, y[2], 0, 51)
     assert "reads 8 bytes before its start" in told(x[3], y, -2, 1)
     # Not beyond, or into what another argument has; the whole array; and where others may point.
     assert findings(kernel, x[1], y[2], 0, 50) == none

@@ -46,7 +46,7 @@ def test_a_read_behind_a_write_is_named(emulated_cp: ModuleType, rx: str, ry: st
 def test_arrays_that_overlap_are_named(emulated_cp: ModuleType) -> None:
     x = emulated_cp.arange(65, dtype=np.float32)
     text = found(emulated_cp, SERIAL, x[:64], x[1:])
-    assert "overlap: the second begins 4 bytes behind the first" in text
+    assert "overlap: the second begins 4 bytes after the first" in text
 
 
 @pytest.mark.parametrize(
