@@ -9,8 +9,7 @@
     recorder ─► build, timing ─► KernelProfile ─► tables, listing, export, roofline, timeline
     (a launch)                   (kernel_profile.py)
 
-Counts are *computed* or *emulated*. Times and cycles are *modelled* (`timing`), and their names say
-so.
+Counts are *computed* or *emulated*. Times and cycles are *modelled* (`timing`), as their names say.
 """
 
 from __future__ import annotations
@@ -121,7 +120,7 @@ class Profile:
     def kernels(self) -> list[KernelProfile]:
         """Return the launches merged by kernel, in the order of their first launch.
 
-        Launches belong to one kernel if name, code, block and LDS are equal.
+        Launches belong to the same kernel if name, code, block and LDS are equal.
         """
         from cupygemm.emulator.profiling.kernel_counts import merge_key
 
@@ -178,8 +177,8 @@ class Profile:
         Returns
         -------
         dict
-            ``kernels`` is a list of what `KernelProfile.to_dict` returns; ``host_calls`` is a list
-            of the library calls that the host computed.
+            ``kernels`` is a list of results of `KernelProfile.to_dict`; ``host_calls`` is a list of
+            the library calls that the host computed.
         """
         return {
             "kernels": [kernel.to_dict() for kernel in self.kernels],
@@ -189,7 +188,7 @@ class Profile:
     def roofline(self, path: str | Path) -> None:
         """Draw the kernels under the roofline of their device, and save the picture.
 
-        It shows the upper bound that the counted FLOP per byte set. No speed in it is measured.
+        It shows the upper bound from the counted FLOP per byte. No speed in it is measured.
 
         Parameters
         ----------
@@ -210,14 +209,14 @@ class Profile:
     def timeline(
         self, path: str | Path, *, kernel: str | None = None, cycles: tuple[int, int] | None = None
     ) -> None:
-        """Draw what each wave of a compute unit does in each modelled cycle, and save the picture.
+        """Draw the activity of each wave of a compute unit by modelled cycle, and save the picture.
 
         Parameters
         ----------
         path : str or Path
             A file name that ends in ``.png``, ``.svg`` or ``.pdf``.
         kernel : str, optional
-            A part of the kernel's name. By default, the kernel with the longest modelled time.
+            A substring of the kernel's name. By default, the kernel with the longest modelled time.
         cycles : (int, int), optional
             The first and the last cycle; all by default.
 
@@ -254,9 +253,9 @@ def profile(*, clock_mhz: float | None = None, sample: int | None = None) -> Ite
         dense product runs well below the boost clock.
     sample : int, optional
         Run at most this many workgroups of each launch, and scale its counts to the whole grid; the
-        modelled time is that of the grid. What the other workgroups would have written stays as
-        it was, so the results are incomplete. Workgroups must not wait for each other. Misses in
-        L2 and bytes of HBM are upper bounds. By default all workgroups run.
+        modelled time is that of the grid. The other workgroups write nothing, so the results are
+        incomplete. Workgroups must not wait for each other. Misses in L2 and bytes of HBM are upper
+        bounds. By default all workgroups run.
 
     Yields
     ------
@@ -300,8 +299,8 @@ def profile_loop(
 ) -> LoopProfile:
     """Count the main loop of a kernel: MFMA, issue, LDS and memory of one iteration.
 
-    The main loop is the innermost loop with the most MFMA cycles. If the code tells how often that
-    loop repeats, the loop around it is counted instead, with all iterations of the inner one.
+    The main loop is the innermost loop with the most MFMA cycles. If that loop's trip count follows
+    from the code, the loop around it is counted instead, with all iterations of the inner one.
 
     Parameters
     ----------
@@ -310,16 +309,16 @@ def profile_loop(
     kernel : str, optional
         The kernel's name; required if the code object holds several kernels.
     threads : int, optional
-        Work-items of a workgroup; by default, the maximum that the kernel was compiled for.
+        Work-items of a workgroup; by default, the maximum for which the kernel was compiled.
     staggered : bool, optional
-        Whether half of the waves run one segment behind. By default they do if a branch that
-        depends on the wave leads around a barrier before the loop.
+        Whether half of the waves run one segment behind the others. By default, True if a branch
+        that depends on the wave skips a barrier before the loop.
     memory_latency : int
         Cycles from a load to its data. With 0, waits for global memory are not counted.
     conflicts : mapping of int to float, optional
         LDS cycles that bank conflicts add to a wave's instruction, by the instruction's offset from
-        the kernel's entry. The addresses, and so the conflicts, are not known without running the
-        kernel.
+        the kernel's entry. Without running the kernel, the addresses and so the conflicts are
+        unknown.
 
     Returns
     -------

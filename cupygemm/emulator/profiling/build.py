@@ -61,7 +61,7 @@ class LaunchCounts:
     lane_bytes : dict of int to int
         Bytes of LDS that a lane of each DS instruction accesses, by program counter.
     conflicts, lines : dict
-        Those of `LaunchStats`, by byte offset from the kernel's entry.
+        The fields of `LaunchStats`, by byte offset from the kernel's entry.
     traffic : dict of int to Traffic
         By program counter.
     memory : MemoryTraffic
@@ -197,7 +197,7 @@ def _describe(code_object: CodeObject, pc: int, target: str) -> _StaticInstructi
 
 
 def _lanes_in_lds(inst: Instruction, lanes: int, lines: tuple[int, ...] | None) -> int:
-    """Return the lanes that accessed LDS; of a FLAT instruction, those without global memory."""
+    """Return the lanes that accessed LDS; for FLAT, those that did not reach global memory."""
     return lanes - lines[1] if inst.encoding == "FLAT" and lines else lanes
 
 

@@ -6,12 +6,12 @@ Workgroups that the emulator executes together (1024 waves of them) interleave t
 instruction by instruction; on a GPU they drift apart.
 
 The model lays out the allocations one after another, each in its own pages. Its addresses do not
-depend on the host's allocator, so that a run can be repeated exactly. For an access to a swizzled
-buffer, only the address of the first dword counts.
+depend on the host's allocator, so runs are reproducible. For an access to a swizzled buffer, only
+the address of the first dword counts.
 
 Not modelled: the scalar and instruction caches and their share of L2, translation, prefetching,
 cache-control bits (sc0, sc1, nt) and invalidations, the traffic of LDS and of private memory
-(scratch), the capacity that other kernels take, and all effects of time.
+(scratch), the capacity that other kernels use, and all effects of time.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _PAGE = 4096
 
 
 def _zeros(shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
-    """Return zeros in pages of their own, which cost nothing until they are accessed."""
+    """Return zeros in separate pages, which use no memory until they are accessed."""
     size = math.prod(shape) * np.dtype(dtype).itemsize
     pages = reserve(max(size, 1))
     array: NDArray[Any] = np.frombuffer(pages, np.uint8, size).view(dtype).reshape(shape)
@@ -47,10 +47,9 @@ def _zeros(shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
 
 @dataclass
 class _Storage:
-    """The arrays of a device's caches, which launches use one after another.
+    """The arrays of a device's caches, which launches use in turn.
 
-    Tags grow from launch to launch, so that what an earlier one has left counts for nothing and
-    need not be cleared.
+    Tags grow from launch to launch, so stale entries never match and need not be cleared.
     """
 
     arrays: list[NDArray[Any]]
@@ -58,7 +57,7 @@ class _Storage:
     clock: int = 0
 
 
-_TAGS = 1 << 42  # more than there are lines; a launch's own
+_TAGS = 1 << 42  # tags of one launch: more than it has lines
 _MOST_LAUNCHES = 1 << 20
 _idle: dict[str, _Storage] = {}  # by target
 
@@ -97,7 +96,7 @@ class _Model(ctypes.Structure):
 
 @dataclass
 class Traffic:
-    """The cache requests of vector memory instructions; sums of ``struct traffic``.
+    """The cache requests of vector memory instructions, summed from ``struct traffic``.
 
     Attributes
     ----------
@@ -107,23 +106,23 @@ class Traffic:
         Lines that the same bytes would fill if they were contiguous; for each instruction at most
         its `requests`.
     l1_reads, l1_hits : int
-        Requests of loads, and how many of them hit in vL1D. Stores and atomics go through to L2.
+        Requests of loads, and their hits in vL1D. Stores and atomics bypass it to L2.
     l2_requests, l2_hits : int
         Requests that reach L2, and hits. A write hits if L2 holds the line.
     fabric_read : int
         Bytes that L2 misses fetched from the fabric.
     l1_compulsory, l1_capacity, l1_conflict : int
-        The misses in vL1D by cause (native/misses.h): the line was never asked for before by this
-        CU; a fully associative cache of the same size would miss too; lines that share a set evict
-        each other.
+        The misses in vL1D by cause (native/misses.h): this CU never requested the line before; a
+        fully associative cache of the same size would miss too; lines that share a set evict each
+        other.
     l2_compulsory : int
-        Requests that miss in L2 for lines that the XCD never asked for before.
+        Requests that miss in L2 for lines that the XCD never requested before.
     l1_sets_used, l1_sets_possible : int
-        Sets of vL1D into which the lines of a wave's load fall, and into how many they could fall;
-        summed over waves.
+        Sets of vL1D that the lines of a wave's load use, and the sets that they could use; summed
+        over waves.
     stride, stride_votes : int
-        Bytes between consecutive lanes that begin a new line, for most of the waves' loads, and by
-        how many votes more than all other distances have.
+        The most frequent distance in bytes between consecutive lanes that begin a new line, and its
+        lead in votes over all other distances.
     """
 
     requests: int = 0
@@ -231,7 +230,7 @@ class CacheModel:
         )
 
     def start_batch(self, state: State) -> None:
-        """Point the model at the batch that runs next; the contents of the caches stay."""
+        """Point the model at the next batch; the contents of the caches stay."""
         starts, ends = state.memory.ranges()
         within = starts.astype(np.uint64) % np.uint64(_PAGE)
         sizes = -(-(ends - starts + within).astype(np.int64) // _PAGE) * _PAGE
@@ -282,7 +281,7 @@ class CacheModel:
         )
 
     def finish(self) -> MemoryTraffic:
-        """Write back the dirty lines, and return what the launch moved beyond L2."""
+        """Write back the dirty lines, and return the launch's traffic beyond L2."""
         write_back = library().write_back_caches
         write_back.argtypes = [c_void_p, c_int64, c_int64]
         write_back.restype = None

@@ -1,7 +1,7 @@
-"""What costs a kernel time: a function for each trouble, from the counts to a cause and its cure.
+"""Find what costs a kernel time: a function for each cause, with its remedy, from the counts.
 
-A cause's share is the part of the modelled time that would go without it (`remedies`), or the part
-of the waves' cycles that is spent on it. `verdict` ranks them.
+A cause's share is the part of the modelled time that its removal would save (`remedies`), or the
+part of the waves' cycles that is spent on it. `verdict` ranks the causes.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from cupygemm.emulator.profiling.kernel_counts import InstructionProfile, Kernel
 from cupygemm.emulator.profiling.timing.machine import MACHINES
 from cupygemm.emulator.profiling.timing.model import Timing
 
-_LEAST = 0.03  # share of the time from which waits are named
-_HITS_LOST = 0.1  # share of the requests from which conflicts change the hit rate
+_LEAST = 0.03  # waits with a smaller share of the time are not named
+_HITS_LOST = 0.1  # conflicts in a smaller share of the requests hardly change the hit rate
 CONFLICTS = "Conflict misses in vL1D"
 FLAT = "LDS accessed by FLAT instructions"
 _LESS = {"LDS": "less LDS", "registers": "fewer registers (a smaller tile of sums)"}
@@ -25,7 +25,7 @@ _LESS = {"LDS": "less LDS", "registers": "fewer registers (a smaller tile of sum
 
 @dataclass(frozen=True)
 class Cause:
-    """Something that costs a kernel time.
+    """A cause that costs a kernel time.
 
     Attributes
     ----------
@@ -50,7 +50,7 @@ def place(inst: InstructionProfile) -> str:
 
 
 def costs(share: float) -> bool:
-    """Return whether a share is more than 0 %, as sentences round it."""
+    """Tell whether a share is more than 0 % when rounded as in sentences."""
     return round(100 * share) > 0
 
 
@@ -204,7 +204,7 @@ def _polls(kernel: KernelCounts) -> set[int]:
 
 
 def _waits_for(inst: InstructionProfile, operations: set[int]) -> bool:
-    """Return whether the lgkmcnt of an instruction waits for one of some operations."""
+    """Tell whether the lgkmcnt of an instruction waits for one of some operations."""
     return any(
         wait.counter == "lgkmcnt" and not operations.isdisjoint(wait.operations)
         for wait in inst.waits
@@ -212,7 +212,7 @@ def _waits_for(inst: InstructionProfile, operations: set[int]) -> bool:
 
 
 def _more_waves(kernel: KernelCounts) -> str:
-    """Return what would let more waves hide a latency; nothing if slots for waves are free."""
+    """Return a clause on how more waves could hide a latency; empty if wave slots are free."""
     room = kernel.occupancy
     if room.waves_per_simd >= 8 or room.fills < 1:
         return ""
@@ -234,7 +234,7 @@ def _barriers(kernel: KernelCounts, timing: Timing) -> Cause | None:
 
 
 def _lds_waits(kernel: KernelCounts, timing: Timing) -> Cause | None:
-    others = _flat_to_memory(kernel) | _polls(kernel)  # causes of their own
+    others = _flat_to_memory(kernel) | _polls(kernel)  # reported as separate causes
 
     def here(inst: InstructionProfile) -> bool:
         return not _waits_for(inst, others)
@@ -295,7 +295,7 @@ def _waiting(
     remedy: str,
     counts: Callable[[InstructionProfile], bool] = lambda _inst: True,
 ) -> Cause | None:
-    """Return the waits at the instructions that count, by their share of the waves' cycles."""
+    """Return the significant waits of instructions, by their share of the waves' cycles."""
 
     def cycles(inst: InstructionProfile) -> int:
         return inst.modelled_cycles.get(reason, 0) if counts(inst) else 0
@@ -356,7 +356,7 @@ def _spills(kernel: KernelCounts, _timing: Timing) -> Cause | None:
 
 
 def _without_spills(kernel: KernelCounts) -> str:
-    """Return what keeps registers out of private memory."""
+    """Return a sentence on how to avoid register spills."""
     size = math.prod(kernel.block)
     general = "unroll the loops that index local arrays, or use smaller tiles."
     if kernel.max_threads < 2 * size:

@@ -1,6 +1,6 @@
 """Classify instructions, and count their floating-point operations.
 
-An MFMA does 2*M*N*K FLOP per block, whatever EXEC is. A sparse one (SMFMAC) counts the K in its
+An MFMA does 2*M*N*K FLOP per block, regardless of EXEC. A sparse one (SMFMAC) counts the K in its
 name, zeros included. The FLOP of the vector ALU are counted for the active lanes: 2 for a fused
 multiply-add; 1 for an addition, a product or a transcendental function; 0 for a comparison, a
 conversion, a minimum or a move. Integer MFMA operations count as FLOP.
@@ -92,9 +92,9 @@ def matrix_flop(inst: Instruction) -> tuple[int, str]:
 def matrix_cycles(inst: Instruction, target: str) -> int:
     """Return the cycles for which an MFMA occupies its SIMD's matrix pipe; 0 for anything else.
 
-    The cycles are the FLOP divided by the part's rate, but at least those that the result takes to
-    write: an instruction of an older generation does not become faster (CDNA4 runs 16x16x16 bf16
-    at half rate). A sparse MFMA multiplies half of the FLOP that it counts.
+    The cycles are the FLOP divided by the part's rate, but at least those needed to write the
+    result: an instruction of an older generation does not become faster (CDNA4 runs 16x16x16 bf16
+    at half rate). A sparse MFMA executes half of the FLOP that it counts.
     """
     flop, kind = matrix_flop(inst)
     if not flop:

@@ -1,9 +1,9 @@
-"""Compare the profiles of two kernels: where the modelled cycles differ, and what was counted.
+"""Compare the profiles of two kernels: the differences in modelled cycles and in counts.
 
-The first table splits the modelled cycles of each launch as the waves' cycles are split: by the
-reason of a wait, and by the kind of instruction that is issued. Its rows add up to the launches'
-cycles. The largest difference comes first, with the counts behind it. The second table has the
-counts that differ.
+The first table splits the modelled cycles of each launch in proportion to the waves' cycles: by the
+reason of a wait, and by the kind of issued instruction. Its rows add up to the launches' cycles.
+The largest difference comes first, with the counts that explain it. The second table has the counts
+that differ.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ class Difference:
     ----------
     name : str
     first, second : float
-        Cycles of each launch, as shares of the waves' cycles split them.
+        Cycles of each launch, in proportion to the waves' cycles.
     note : str
-        The counts behind it.
+        The counts that explain it.
     """
 
     name: str
@@ -48,13 +48,13 @@ class Difference:
 
     @property
     def cycles(self) -> float:
-        """Return the cycles that the second launch takes more."""
+        """The additional cycles of the second launch."""
         return self.second - self.first
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two kernels side by side.
+    """A comparison of two kernels.
 
     Attributes
     ----------
@@ -141,7 +141,7 @@ def compare(first: KernelProfile, second: KernelProfile) -> Comparison:
 
 
 def _uses(kernel: KernelProfile) -> dict[str, float]:
-    """Return the launch's cycles by use: they add up to the modelled cycles."""
+    """Return the launch's cycles by use, which add up to the modelled cycles."""
     timing = kernel.timing
     if timing is None:
         return {}
@@ -156,7 +156,7 @@ def _uses(kernel: KernelProfile) -> dict[str, float]:
 
 
 def _note(name: str, first: KernelProfile, second: KernelProfile) -> str:
-    """Return the counts that a use of cycles follows from, of both kernels."""
+    """Return the counts of both kernels that explain a use of cycles."""
     found = [(label, get(first), get(second)) for label, get in _BEHIND.get(name, ())]
     if name.startswith("issue of "):
         category = name.removeprefix("issue of ")

@@ -11,9 +11,9 @@ WIDTH = 130
 
 
 def plain_console(width: int) -> Console:
-    """Return a console whose output `text_of` returns, whatever Python runs in.
+    """Return a console whose output `text_of` returns, in a terminal or a notebook.
 
-    In a notebook, rich would otherwise show the output there and keep nothing of it.
+    In a notebook, rich would otherwise display the output and not record it.
 
     Parameters
     ----------
@@ -30,7 +30,7 @@ def plain_console(width: int) -> Console:
 
 
 def text_of(console: Console) -> str:
-    """Return what was printed to a plain console, without spaces at the ends of lines."""
+    """Return the text printed to a plain console, without trailing spaces."""
     output = console.file
     assert isinstance(output, io.StringIO)
     return "\n".join(line.rstrip() for line in output.getvalue().splitlines())

@@ -125,7 +125,7 @@ class LdsCounts:
 
     @property
     def utilisation(self) -> float | None:
-        """Return the ratio of the requested bytes to those that the banks can transfer meanwhile.
+        """Return the ratio of the requested bytes to the banks' capacity in that time.
 
         It exceeds 1 if lanes share dwords.
         """

@@ -1,4 +1,4 @@
-"""Convert a profile to numbers, strings, lists and dictionaries, which ``--json`` prints."""
+"""Convert a profile to numbers, strings, lists and dictionaries, for ``--json``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from cupygemm.emulator.profiling.verdict import Verdict, verdict
 
 
 def kernel_to_dict(profile: KernelCounts) -> dict[str, Any]:
-    """Return a kernel's profile; rates are fractions of 1, or None if there is nothing to count."""
+    """Return a kernel's profile; rates are fractions of 1, or None if undefined."""
     return {
         "kernel": profile.kernel,
         "target": profile.target,

@@ -1,4 +1,4 @@
-"""A call of a mathematical library that was computed on the host: it has no counts and no time."""
+"""A call of a mathematical library that the host computed, without counts or a time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class HostCall:
     function : str
         For example ``"rocsolver_dpotrf"``.
     read_bytes, written_bytes : int
-        Device memory that its operands are in; *computed* from the call's arguments.
+        Device memory of its operands; *computed* from the call's arguments.
     """
 
     function: str

@@ -1,8 +1,8 @@
-"""The counts of a kernel's instructions, of the kernel, and the figures that follow from them.
+"""The counts of a kernel and its instructions, and the figures derived from them.
 
-A figure is *computed* (read off the code object: registers, LDS, occupancy), *emulated* (counted
-while the machine code was executed; cache hits come from a model of the caches) or, where its name
-says so, *modelled* (times and cycles, from the timing model). No figure is measured.
+A figure is *computed* (from the code object: registers, LDS, occupancy), *emulated* (counted while
+the machine code was executed; cache hits come from a model of the caches) or, if its name says so,
+*modelled* (times and cycles, from the timing model). No figure is measured.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ class InstructionProfile:
     Attributes
     ----------
     offset : int
-        Bytes from the kernel's entry; negative in a function in front of it.
+        Bytes from the kernel's entry; negative in a function that precedes it.
     text : str
     category : str
         One of `classify.CATEGORIES`.
     source : (str, int) or None
-        File and line; known of what CuPy compiles from a user's source, and of code that was
-        compiled with ``-g``.
+        File and line; known if CuPy compiled the code from a user's source, or it was compiled with
+        ``-g``.
     executions : int
         Waves that executed it.
     lanes : int
@@ -45,10 +45,10 @@ class InstructionProfile:
     call_sites : tuple of (str, int)
         Where the function of that line was inlined, the innermost call first.
     modelled_cycles : dict of str to int
-        Cycles that the simulated waves spend at this instruction, by what they spend them on:
-        ``"issue"``, or the reason for which they wait (`timing.model.REASONS`).
+        Cycles that the simulated waves spend at this instruction, by use: ``"issue"``, or the
+        reason for waiting (`timing.model.REASONS`).
     is_poll : bool
-        Whether it waits for a flag in LDS, in a loop that does nothing else.
+        Whether it polls a flag in LDS, in a loop that does nothing else.
     quote : str
         The text of `source`, "" if it is not known.
     """
@@ -77,9 +77,9 @@ class InstructionProfile:
 
     @property
     def is_flat_to_lds(self) -> bool:
-        """Return whether it is a FLAT instruction that reached no global memory.
+        """Whether it is a FLAT instruction that reached no global memory.
 
-        It reached LDS, or private memory, if the kernel has such.
+        It reached LDS, or private memory if the kernel has any.
         """
         return self.text.startswith("flat_") and not (
             self.global_memory is not None and self.global_memory.lanes
@@ -110,7 +110,7 @@ class InstructionProfile:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class KernelCounts:
-    """The counts of one launch of a kernel, or of several; `KernelProfile` says what each is."""
+    """The counts of one or several launches of a kernel, as described in `KernelProfile`."""
 
     kernel: str
     target: str
@@ -218,7 +218,7 @@ class KernelCounts:
         return ratio(self.flop, self.hbm_bytes)
 
     def by_source(self) -> dict[tuple[str, int], list[InstructionProfile]]:
-        """Return the executed instructions of each source line that is known, in order.
+        """Return the executed instructions of each known source line, in order.
 
         Returns
         -------
@@ -292,14 +292,14 @@ class KernelCounts:
 
 
 def _with_cycles(inst: InstructionProfile, cycles: dict[str, int]) -> InstructionProfile:
-    """Return a copy with modelled cycles. A kernel has thousands, and `replace` takes long."""
+    """Return a copy with modelled cycles; faster than `replace`, since a kernel has thousands."""
     result = object.__new__(InstructionProfile)
     result.__dict__.update(inst.__dict__, modelled_cycles=cycles)
     return result
 
 
 def merge_key(profile: KernelCounts) -> tuple[Any, ...]:
-    """Return a key that is equal for launches whose profiles can be added up."""
+    """Return a key that is equal for launches whose profiles can be merged."""
     return profile.kernel, profile.target, profile.code, profile.block, profile.lds_bytes
 
 

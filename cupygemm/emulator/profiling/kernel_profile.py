@@ -1,4 +1,4 @@
-"""The profile of a kernel: its counts, and the forms in which a user can see them.
+"""The profile of a kernel: its counts, and their representations for users.
 
 kernel_counts ─► export, listing, source_listing (modelled, roofline) ─► KernelProfile
 """
@@ -32,8 +32,8 @@ class KernelProfile(KernelCounts):
     workgroups, waves : int
         Sums over all launches.
     registers : dict of str to int
-        ``vgpr``, ``agpr`` and ``sgpr`` are the registers that the kernel uses, ``allocated`` are
-        the vector registers of a lane, ``scratch`` are the bytes of its private memory. Computed.
+        ``vgpr``, ``agpr`` and ``sgpr`` are the registers that the kernel uses, ``allocated`` the
+        vector registers of a lane, and ``scratch`` the bytes of its private memory. Computed.
     lds_bytes : int
         LDS of a workgroup. Computed.
     occupancy : Occupancy
@@ -47,15 +47,15 @@ class KernelProfile(KernelCounts):
     hbm_read, hbm_written : int
         Bytes.
     timing : Timing or None
-        Modelled. None if the launch was too long to keep a trace of whole workgroups.
+        Modelled. None if the launch was too long for a trace of whole workgroups.
     sampled : int
-        Workgroups that ran, if they are a sample from which the counts are scaled; else 0.
+        Workgroups that ran, if the counts are scaled from a sample; else 0.
     max_threads : int
         Work-items of the largest workgroup for which the kernel was compiled.
     """
 
     def at_clock(self, clock_mhz: float) -> KernelProfile:
-        """Return the profile of one launch with its time modelled at another clock.
+        """Return the profile with its time modelled at another clock.
 
         Parameters
         ----------
@@ -81,7 +81,7 @@ class KernelProfile(KernelCounts):
 
     @property
     def verdict(self) -> Verdict:
-        """Return what bounds the kernel, by how much, why, and what to try. Modelled."""
+        """What bounds the kernel, by how much, why, and what to try. Modelled."""
         return verdict(self)
 
     def _repr_html_(self) -> str:

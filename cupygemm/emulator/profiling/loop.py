@@ -1,7 +1,7 @@
-"""Count what the main loop of a kernel issues, and the share of its cycles with a busy MFMA pipe.
+"""Count the instructions of a kernel's main loop, and the MFMA pipe's share of its cycles.
 
 Everything is *computed* from the code object; nothing is executed. The main loop is the innermost
-loop with the most MFMA cycles in one iteration. If the code tells how often it repeats
+loop with the most MFMA cycles in one iteration. If its trip count follows from the code
 (`trip_count`), the loop around it is counted instead, with all iterations of the inner one, and so
 on outwards. Of the paths through an iteration, the one with the most MFMA cycles counts. It
 consists of *segments*, each of which ends with an s_barrier.
@@ -21,9 +21,9 @@ Cycles of an iteration, on one SIMD with `waves_per_simd` waves of one workgroup
 
     efficiency = MFMA cycles of all waves on the SIMD / (sum of the slots + exposed)
 
-The efficiency is a bound that the instruction stream sets, not a prediction: barriers release at
-once, no queue fills, the instruction cache always hits, and memory bandwidth is unlimited. Other
-workgroups of the CU are left out. Where their waves fill gaps, the efficiency rises up to
+The efficiency is a bound from the instruction stream, not a prediction: barriers release
+immediately, no queue fills, the instruction cache always hits, and memory bandwidth is unlimited.
+Other workgroups of the CU are not counted. If their waves fill gaps, the efficiency rises up to
 `efficiency_of_residents`.
 """
 
@@ -83,7 +83,7 @@ class LoopProfile(LoopCounts):
     groups : int
         2 if half of the waves run one segment behind the others, else 1.
     resident : int
-        Workgroups that a CU holds at once.
+        Workgroups that a CU holds at a time.
     segments : tuple of Segment
         What one wave does between barriers.
     waits : tuple of str
@@ -99,8 +99,8 @@ class LoopProfile(LoopCounts):
     exposed_cycles : float
         Cycles of waits for global memory.
     enclosing : (int, int) or None
-        Bytes from the kernel's entry to the first instruction and past the last of a loop around
-        this one, which is not counted because the code does not tell how often this one repeats.
+        Bytes from the kernel's entry to the first instruction and past the last of the enclosing
+        loop, which is not counted because this loop's trip count is unknown.
     """
 
     def __str__(self) -> str:
@@ -169,7 +169,7 @@ class _MainLoop:
     path : list of int
         Program counters of one iteration, in order.
     enclosing : Loop or None
-        The next loop around it, which cannot be counted.
+        The next enclosing loop, which cannot be counted.
     """
 
     loop: Loop
@@ -178,7 +178,7 @@ class _MainLoop:
 
 
 def _main_loop(nodes: Mapping[int, Node], entry: int, target: str) -> _MainLoop:
-    """Choose the loop to count; see the module's description."""
+    """Choose the loop to count; see the module docstring."""
 
     def cycles(inst: Instruction) -> int:
         return matrix_cycles(inst, target)
@@ -199,7 +199,7 @@ def _main_loop(nodes: Mapping[int, Node], entry: int, target: str) -> _MainLoop:
     path = paths[chosen]
 
     def iteration(loop: Loop) -> list[int] | None:
-        """Return one iteration with all repetitions of inner loops; None if one is unknown."""
+        """Return one iteration with those of inner loops; None if a trip count is unknown."""
         steps: list[int] | None = heaviest_path(nodes, loop, cycles)
         for child in _directly_inside(found, loop):
             if steps is None or child.head not in steps:
@@ -223,13 +223,13 @@ def _main_loop(nodes: Mapping[int, Node], entry: int, target: str) -> _MainLoop:
 
 
 def _directly_inside(found: list[Loop], loop: Loop) -> list[Loop]:
-    """Return the loops inside a loop that are inside no other one of them."""
+    """Return the loops nested directly inside a loop."""
     inside = [other for other in found if other.body < loop.body]
     return [one for one in inside if not any(one.body < other.body for other in inside)]
 
 
 def _directly_around(found: list[Loop], loop: Loop) -> Loop | None:
-    """Return the smallest loop around a loop, if there is one."""
+    """Return the innermost loop around a loop, or None."""
     around = [other for other in found if loop.body < other.body]
     return min(around, key=lambda other: len(other.body), default=None)
 

@@ -1,4 +1,4 @@
-"""The counts of one iteration of a main loop, and the figures that follow from them. *Computed*."""
+"""The counts of one iteration of a main loop, and the figures derived from them. *Computed*."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Slot(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class LoopCounts:
-    """One iteration of a kernel's main loop; `LoopProfile` says what each count is."""
+    """One iteration of a kernel's main loop, with the counts described in `LoopProfile`."""
 
     kernel: str
     target: str
@@ -63,7 +63,7 @@ class LoopCounts:
 
     @property
     def cycles(self) -> float:
-        """Return the cycles of an iteration, for one workgroup alone on its CU."""
+        """The cycles of an iteration, with one workgroup on the CU."""
         return sum(slot.cycles for slot in self.slots) + self.exposed_cycles
 
     @property
@@ -73,7 +73,7 @@ class LoopCounts:
 
     @property
     def efficiency_of_residents(self) -> float:
-        """Return the upper bound of that share with all workgroups that a CU holds."""
+        """The upper bound of the efficiency with all workgroups that a CU holds."""
         return min(1.0, self.resident * self.efficiency)
 
     def to_dict(self) -> dict[str, Any]:

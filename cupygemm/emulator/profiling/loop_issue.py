@@ -3,16 +3,15 @@
 The walk follows one wave in program order. Each instruction takes an issue slot of 4 cycles (64
 lanes on 16 units). In addition:
 
-    MFMA            An MFMA starts when the wave's last one has left the matrix pipe. It frees the
-                    issue after its slot, so that later instructions issue in its shadow.
+    MFMA            An MFMA starts when the wave's last one has left the matrix pipe. It blocks the
+                    issue for only one slot, so that later instructions issue in its shadow.
     s_nop n         It takes n + 1 slots.
-    DS write        It holds the issue for one more slot per dword that a lane sends.
+    DS write        It blocks the issue for one more slot per dword that a lane sends.
     s_waitcnt       A wait for LDS ends when the data arrive: `LDS_LATENCY` after LDS has served the
-                    access and all those in front of it, of which every wave of the group makes one.
+                    access and all earlier ones, of which every wave of the group makes one.
 
-Not included are the latencies of global memory (`loop` counts how much of it is exposed), of scalar
-loads and of instruction fetch, the stalls of full queues, and the time that a barrier takes to
-release.
+Not included are the latencies of global memory (`loop` counts the exposed part), of scalar loads
+and of instruction fetch, stalls on full queues, and the release time of a barrier.
 
 Sources: ROCm's Gluon tutorials (`calibration.figures.GT` names the repository),
 docs/lds_throughput.md (4-cycle issue; LDS answers 50 to 70 cycles after the issue; LDS serves the
@@ -52,11 +51,11 @@ class Segment:
     mfma_cycles : int
         Cycles of the matrix pipe.
     lds_cycles, lds_conflict_cycles : float
-        Cycles of the LDS pipe, and those among them that bank conflicts add.
+        Cycles of the LDS pipe, and those of them that bank conflicts add.
     issue_cycles : int
         Cycles from the first instruction to the barrier, both included, with the waits for LDS.
     stall_cycles : int
-        The cycles among these that are spent in waits for LDS.
+        Those of the issue cycles that are spent in waits for LDS.
     """
 
     instructions: dict[str, int] = field(default_factory=dict)
@@ -69,11 +68,11 @@ class Segment:
 
 @dataclass(frozen=True)
 class GlobalEvent:
-    """A vector memory instruction or a wait for some: its segment, and its cycle in the segment."""
+    """A vector memory instruction or a wait for one: its segment, and its cycle in the segment."""
 
     segment: int
     cycle: int
-    wait: int | None  # None: an access; else the vmcnt waited for
+    wait: int | None  # None for an access, else the awaited vmcnt
 
 
 def walk(
@@ -82,7 +81,7 @@ def walk(
     waves: int,
     conflicts: Mapping[int, float],
 ) -> tuple[list[Segment], list[GlobalEvent]]:
-    """Follow one wave through an iteration that starts after a barrier, or has none.
+    """Follow one wave through an iteration, which starts after a barrier if it has one.
 
     Parameters
     ----------
@@ -90,13 +89,13 @@ def walk(
         Program counters and instructions.
     target : str
     waves : int
-        Waves of the workgroup that walk together; LDS serves them all.
+        Waves of the workgroup in the same segment; LDS serves them all.
     conflicts : mapping of int to float
         LDS cycles that bank conflicts add, by program counter.
     """
     segments, events = [Segment()], []
     clock = pipe_free = lds_free = 0
-    arrivals: list[int] = []  # when the data of each LDS access in flight arrive
+    arrivals: list[int] = []  # arrival times of the data of LDS accesses in flight
     for number, (pc, inst) in enumerate(path):
         current, kind = segments[-1], category(inst)
         current.instructions[kind] = current.instructions.get(kind, 0) + 1
@@ -132,7 +131,7 @@ def walk(
 
 
 def issue_cycles(inst: Instruction) -> int:
-    """Return the cycles for which an instruction keeps its wave from issuing the next."""
+    """Return the cycles until the wave can issue its next instruction."""
     if inst.mnemonic == "s_nop":
         return SLOT * (inst.fields["simm16"] + 1)
     if (found := _DS.fullmatch(inst.mnemonic)) and found[1] == "write":
@@ -185,9 +184,9 @@ def exposed_cycles(
     ----------
     events : sequence of GlobalEvent
     starts : sequence of float
-        When each segment begins.
+        The start of each segment.
     period : float
-        Cycles of an iteration without these waits.
+        Cycles of an iteration, excluding these waits.
     latency : int
         Cycles from the issue of an access to its end.
     """

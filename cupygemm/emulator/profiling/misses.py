@@ -1,4 +1,4 @@
-"""Sentences about misses in vL1D: their causes, the stride behind them, and the cure."""
+"""Sentences about misses in vL1D: their causes, the stride that leads to them, the remedy."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def best_hit_rate(traffic: Traffic) -> float | None:
 
 
 def causes_sentence(traffic: Traffic, target: str) -> str:
-    """Return how many misses have which cause, and what follows from it."""
+    """Return a sentence with the number of misses by cause, and its consequence."""
     missed = traffic.l1_reads - traffic.l1_hits
     if not missed:
         return ""
@@ -39,12 +39,12 @@ def causes_sentence(traffic: Traffic, target: str) -> str:
 
 
 def has_stride(traffic: Traffic) -> bool:
-    """Tell whether most lanes begin lines at one distance; two alone may do so by chance."""
+    """Tell whether most lanes begin lines at one stride; two alone may do so by chance."""
     return traffic.stride_votes > 1
 
 
 def stride_sentence(traffic: Traffic, target: str) -> str:
-    """Return why the lines of a load share sets: the distance of its rows, and the sets used."""
+    """Return why the lines of a load share sets: the stride of its rows, and the sets used."""
     geometry = PARTS[target].l1
     stride, sets = abs(traffic.stride), geometry.sets
     if not has_stride(traffic) or not traffic.l1_sets_possible or stride < geometry.line:
@@ -66,7 +66,7 @@ def stride_sentence(traffic: Traffic, target: str) -> str:
 
 
 def stride_remedy(traffic: Traffic, target: str) -> str:
-    """Return what to do about rows that share sets."""
+    """Return the remedy for rows that share sets."""
     geometry = PARTS[target].l1
     stride, line = abs(traffic.stride), geometry.line
     if has_stride(traffic) and stride >= line:

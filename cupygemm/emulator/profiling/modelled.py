@@ -11,7 +11,7 @@ from cupygemm.emulator.profiling.roofline import roof
 from cupygemm.emulator.profiling.timing.model import ISSUE, Timing
 
 _HOT = 5  # instructions in the table
-_LEAST = 0.001  # reasons and instructions with a smaller share of the cycles are not listed
+_LEAST = 0.001  # reasons and instructions with a smaller share of the cycles are omitted
 _NOTED = 0.005  # instructions with a smaller share of the cycles get no note
 
 
@@ -74,7 +74,7 @@ def _sustained(timing: Timing) -> str:
 
 
 def waits(cycles: dict[str, int]) -> dict[str, int]:
-    """Return the modelled cycles without those of issuing."""
+    """Return the modelled cycles except those of issuing."""
     return {name: n for name, n in cycles.items() if name != ISSUE}
 
 
@@ -90,7 +90,7 @@ def hottest(kernel: KernelCounts) -> list[InstructionProfile]:
 
 
 def shares(cycles: dict[str, int], total: int) -> str:
-    """Return what cycles are spent on as shares of a total, the largest first."""
+    """Return the uses of cycles as shares of a total, the largest first."""
     ordered = sorted(cycles.items(), key=lambda item: -item[1])
     return ", ".join(f"{name} {n / total:.1%}" for name, n in ordered if n / total >= _LEAST)
 

@@ -1,9 +1,9 @@
-"""What the C loop counts when a launch is profiled, for one batch.
+"""The counts of the C loop for one batch of a profiled launch.
 
 `NativeRecorder` mirrors ``struct recorder`` of native/record.h and shares the clocks and the
-remembered operations with `Recorder`, so that C and Python may take turns. What else C counts is
-added to the recorder at the end of the batch, except for the trace, which keeps its order: it is
-handed over whenever C returns.
+remembered operations with `Recorder`, so that C and Python may alternate. C's other counts are
+added to the recorder at the end of the batch, except for the trace: to keep its order, it is handed
+over whenever C returns.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 RING = 64  # operations remembered per wave and counter; vmcnt counts to 63
 _WAITS = 8  # entries of the hash table for each instruction, at least
 _TRACED = 1 << 18  # instructions of traced waves that C records until it returns
-_WAITING_WAVES, _DISTANCE = -1, -2  # in the place of an operation
+_WAITING_WAVES, _DISTANCE = -1, -2  # keys that stand in place of an operation
 _RINGS = ("vm", "lds", "scalar")
 _COUNTERS = ("vmcnt", "lgkmcnt")
 
@@ -52,7 +52,7 @@ class NativeRecorder:
         Receives the counts.
     state : State
     rings : dict of str to int64 (waves, 64, 2)
-        The operations remembered of each counter.
+        The remembered operations of each counter.
     """
 
     def __init__(self, recorder: Any, state: State, rings: dict[str, NDArray[np.int64]]) -> None:
@@ -80,7 +80,7 @@ class NativeRecorder:
         setattr(self.struct, name, array.ctypes.data)
 
     def fit(self, size: int, entries: Sequence[Entry]) -> None:
-        """Make room for the counts of `size` instructions, of which some are known by now."""
+        """Grow the arrays for the counts of `size` instructions."""
         self._entries = entries
         for name, extent in (("lanes", ()), ("conflicts", (3,)), ("lines", (5,))):
             old = self._arrays.get(name)
@@ -107,7 +107,7 @@ class NativeRecorder:
         struct.first_access = len(trace.accesses)
 
     def copy_out(self) -> None:
-        """Take over what the loop has recorded in its order, and make room."""
+        """Take over the loop's ordered records, and make room."""
         trace, struct = self._recorder.trace, self.struct
         trace.left, trace.complete = struct.left, bool(struct.complete)
         if struct.trace_length:

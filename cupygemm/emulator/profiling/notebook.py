@@ -1,7 +1,7 @@
 """Profiles as HTML for notebooks: the verdict, pictures, and the tables behind a fold.
 
-The bars of the cycles are SVG that is written here. The timeline and the roofline are drawn by
-matplotlib, if it is installed.
+The bars of the cycles are SVG written here. matplotlib draws the timeline and the roofline, if it
+is installed.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from cupygemm.emulator.profiling.timing.model import ISSUE
 from cupygemm.emulator.profiling.verdict import verdict
 
 _WIDTH, _ROW = 620, 20
-_PICTURED = 4  # kernels of a profile that get pictures, those with the longest modelled times
+_PICTURED = 4  # pictures are drawn for this many kernels, those with the longest modelled times
 
 
 def profile_html(kernels: Sequence[KernelCounts]) -> str:
-    """Return kernels as HTML; those with the longest modelled times get pictures."""
+    """Return kernels as HTML, with pictures of those with the longest modelled times."""
     if not kernels:
         return "<p>no launches</p>"
     by_time = sorted(kernels, key=lambda k: -(k.timing.cycles if k.timing else 0.0))
@@ -57,7 +57,7 @@ def _kernel(kernel: KernelCounts, name: str, *, pictures: bool) -> str:
 
 
 def _bars(kernel: KernelCounts) -> str:
-    """Return an SVG of what the waves' modelled cycles are spent on."""
+    """Return an SVG of the uses of the waves' modelled cycles."""
     assert kernel.timing is not None
     cycles = {name: n for name, n in kernel.timing.wave_cycles.items() if n}
     total = sum(cycles.values())
@@ -80,7 +80,7 @@ def _bars(kernel: KernelCounts) -> str:
 
 
 def _picture(draw: Callable[[Path], None], caption: str) -> str:
-    """Return a picture as HTML, or nothing where it cannot be drawn."""
+    """Return a picture as HTML, or an empty string if it cannot be drawn."""
     with tempfile.TemporaryDirectory(prefix="cupygemm-notebook-") as folder:
         path = Path(folder, "picture.png")
         try:

@@ -1,4 +1,4 @@
-"""The number of waves of a kernel that a SIMD can hold at once, and its limits. *Computed*.
+"""The number of a kernel's waves that a SIMD can hold, and its limits. *Computed*.
 
 A SIMD has 512 registers per lane, VGPRs and AGPRs together, and slots for 8 waves. With more than
 100 SGPRs per wave, only 7 waves fit (LLVM's AMDGPU backend, AMDGPUBaseInfo). A CU has 4 SIMDs and
@@ -27,17 +27,17 @@ class Occupancy:
     Attributes
     ----------
     workgroups : int
-        Workgroups that a CU holds at once.
+        Workgroups that a CU holds at a time.
     waves_per_simd : float
         Their waves on each SIMD, at most 8.
     limits : dict of str to int
         Workgroups that would fit if one resource were the only limit: ``registers``, ``SGPRs``,
         ``LDS`` or ``wave slots``.
     limited_by : str
-        The scarcest resources. A compiler that knows of one limit may allocate more of another
-        resource than the kernel uses, up to the same limit.
+        The scarcest resources. A compiler that hits one limit may allocate more of another resource
+        than the kernel uses, up to the same limit.
     fills : float
-        Workgroups of the launch over those that the device holds at once. Below 1, some CUs have
+        Workgroups of the launch over those that the device holds at a time. Below 1, some CUs have
         room for more.
     """
 
@@ -76,7 +76,7 @@ def occupancy(
     fitting = min(limits.values())
     scarcest = [name for name, count in limits.items() if count == fitting]
     if "wave slots" in scarcest:
-        scarcest = ["wave slots"]  # no resource that the kernel uses is scarce
+        scarcest = ["wave slots"]  # none of the kernel's resources is scarce
     return Occupancy(
         workgroups=fitting,
         waves_per_simd=fitting * waves_per_workgroup / SIMDS,

@@ -5,9 +5,9 @@ specifications; AMD's matrix instruction calculator for the rates. The figures a
 device as the runtime presents it: one of the two dies of an MI250X, or a whole MI300X or MI355X.
 
 vL1D of CDNA3 and CDNA4 has 4 sets of 64 ways (nod-ai's amd-shark-ai, "AMDGPU kernel optimization
-guide"). Three things are not published, and are assumptions: the replacement policy (least
-recently used), the ways of CDNA2's vL1D (4, which AMD's GCN white paper gives for its predecessor)
-and the hash that selects an L2 channel.
+guide"). Three properties are not published, and are assumptions: the replacement policy (least
+recently used), the associativity of CDNA2's vL1D (4, as in AMD's GCN white paper for its
+predecessor) and the hash that selects an L2 channel.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Part:
     l2 : CacheGeometry
         The L2 cache of an XCD.
     last : CacheGeometry or None
-        The memory-side cache (AMD Infinity Cache) behind the L2s.
+        The memory-side cache (AMD Infinity Cache) below the L2s.
     hbm_bytes_per_second : float
         Peak bandwidth in the data sheet.
     matrix_flop_per_clock : dict of str to int

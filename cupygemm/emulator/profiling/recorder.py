@@ -2,9 +2,9 @@
 
 The run loops are the same with and without a profile. On the reference path, `ProfiledProgram`
 wraps the step of every instruction to count lanes, to feed the cache model, and to trace the waves
-that the timing model simulates, and `ProfilingScoreboard` remembers which instructions an s_waitcnt
-waits for. The native loop counts the same in C (`native_recorder`), up to what it leaves to Python.
-Launches without a profile use neither.
+that the timing model simulates. `ProfilingScoreboard` records which instructions an s_waitcnt waits
+for. The native loop makes the same counts in C (`native_recorder`), except for the instructions
+that it leaves to Python. Launches without a profile use neither.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class ProfiledProgram(Program):
 
 
 def _bare(step: Callable[[Group], Any]) -> Callable[[Group], Any]:
-    """Return an instruction's own step."""
+    """Return an instruction's unwrapped step."""
     return step.step if isinstance(step, CheckedStep) else step
 
 
@@ -78,7 +78,7 @@ def _counts_lanes(inst: Instruction) -> bool:
 
 
 class CountedStep:
-    """A step that counts, then does what the instruction's own step does."""
+    """A step that counts, then runs the instruction's unwrapped step."""
 
     def __init__(self, pc: int, inst: Instruction, step: Callable[[Group], Any]) -> None:
         bare: Any = _bare(step)
@@ -106,7 +106,7 @@ class CountedStep:
         return result
 
     def finish(self, group: Group, code: int) -> None:
-        """Handle what C returned, as `NativeStep.finish`; C has counted the instruction."""
+        """Handle C's result as `NativeStep.finish` does; C has counted the instruction."""
         self._bare.finish(group, code)
 
 
@@ -123,7 +123,7 @@ class Recorder:
     waits : dict of (int, str) to Wait
         By program counter and name of the counter.
     trace : Trace
-        Trace of the workgroups that the first compute unit holds at once.
+        Trace of the workgroups that are resident on the first compute unit.
     """
 
     def __init__(self, dispatch: Dispatch, target: Target, program: ProfiledProgram) -> None:
@@ -149,11 +149,11 @@ class Recorder:
         self._board: ProfilingScoreboard | None = None
 
     def choose_sample(self, count: int) -> None:
-        """Let only `count` workgroups of the launch run."""
+        """Run only `count` workgroups of the launch."""
         self.dispatch.sample = choose(self.dispatch, max(self.occupancy.workgroups, 1), count)
 
     def start_batch(self, state: State, vector: int, scalar: int) -> ProfilingScoreboard:
-        """Prepare for a batch of workgroups; parameters and result as for a `Scoreboard`."""
+        """Prepare for a batch of workgroups; parameters and result as for `Scoreboard`."""
         state.profile = True
         state.units["recorder"] = self
         state.units["lds_cycles"] = None
@@ -166,7 +166,7 @@ class Recorder:
         return self._board
 
     def native(self) -> NativeRecorder:
-        """Return what counts for this recorder in C, in the batch that has started."""
+        """Return this recorder's counterpart in C for the current batch."""
         assert self._board is not None
         return NativeRecorder(self, self._board.state, self._board.rings)
 
@@ -199,7 +199,7 @@ class Recorder:
             Program counter of the s_waitcnt.
         counter : str
         pcs : int64 array
-            Program counters of the operations waited for, those of all waves together.
+            Program counters of the awaited operations of all waves.
         distances : int64 array
             Instructions between the youngest operation and the wait, for each wave.
         """
@@ -224,7 +224,7 @@ class Recorder:
         counts : dict of int to int
             Waves that executed each instruction, by program counter.
         conflicts, lines : dict
-            Those of `LaunchStats`, by byte offset from the kernel's entry.
+            The fields of `LaunchStats`, by byte offset from the kernel's entry.
         """
         waits = dict(sorted(self.waits.items()))
         for wait in waits.values():
@@ -256,7 +256,7 @@ class Recorder:
 class ProfilingScoreboard(Scoreboard):
     """A scoreboard that also records which instructions each wait waits for.
 
-    In a launch without checks it counts waits only: every register may be read at any time.
+    In a launch without checks it only counts waits: every register may be read at any time.
     """
 
     def __init__(self, state: State, vector: int, scalar: int, recorder: Recorder) -> None:
@@ -271,7 +271,7 @@ class ProfilingScoreboard(Scoreboard):
         }
 
     def _counters(self, name: str) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        """Return the numbers of operations that each wave has issued, and has waited for."""
+        """Return the numbers of operations that each wave has issued and waited for."""
         return {
             "vm": (self.state.vm_issued, self.vm_done),
             "lds": (self.state.lds_issued, self.lds_done),
@@ -279,7 +279,7 @@ class ProfilingScoreboard(Scoreboard):
         }[name]
 
     def check(self, group: Group, entry: Entry) -> None:
-        """Look for missing waits, if the launch is checked."""
+        """Check for missing waits, if the launch is checked."""
         if self.state.checks:
             super().check(group, entry)
 
@@ -298,7 +298,7 @@ class ProfilingScoreboard(Scoreboard):
             self.rings[name][ids, issued[ids] % RING] = place
 
     def wait(self, group: Group, simm16: int) -> None:
-        """Execute s_waitcnt, and count the operations that each wave had to wait for."""
+        """Execute s_waitcnt, and count the operations that each wave waited for."""
         ids, pc = group.wave_ids, self.state.current_pc
         before = {name: self._counters(name)[1][ids] for name in self.rings}
         super().wait(group, simm16)
@@ -316,7 +316,7 @@ class ProfilingScoreboard(Scoreboard):
     def _waited(
         self, name: str, ids: NDArray[Any], before: NDArray[Any]
     ) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Return the operations waited for, and the clock of each wave's youngest, 0 for none."""
+        """Return the awaited operations, and the clock of each wave's youngest, 0 for none."""
         _, done = self._counters(name)
         after = done[ids]
         pending = np.minimum(after - before, RING)

@@ -1,7 +1,7 @@
-"""What a launch would take without one of its troubles: the timing model on changed streams.
+"""Model a launch without one of its bottlenecks: the timing model on changed streams.
 
-Each function returns a workload that lacks one trouble. All that follows from it is *modelled*, and
-an upper bound of the gain: a real cure costs something itself.
+Each function returns a workload without one bottleneck. The results are *modelled*, and are upper
+bounds of the gain, because a real remedy has a cost.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def gain(kernel: KernelCounts, change: Callable[[KernelCounts, Workload], Worklo
 
 
 def without_conflict_misses(kernel: KernelCounts, workload: Workload) -> Workload:
-    """Let the loads hit that miss in vL1D because lines share a set."""
+    """Turn the conflict misses in vL1D into hits."""
     traffic = kernel.global_memory.traffic
     share = _by_instruction(
         kernel, lambda c: _share(c.traffic.l1_conflict, c.traffic.l1_reads - c.traffic.l1_hits)
@@ -52,7 +52,7 @@ def without_conflict_misses(kernel: KernelCounts, workload: Workload) -> Workloa
 
 
 def without_l1_misses(kernel: KernelCounts, workload: Workload) -> Workload:
-    """Let all loads hit in vL1D."""
+    """Turn all misses in vL1D into hits."""
     share = _by_instruction(kernel, lambda _counts: 1.0)
     traffic = kernel.global_memory.traffic
     return _with_hits(
@@ -61,7 +61,7 @@ def without_l1_misses(kernel: KernelCounts, workload: Workload) -> Workload:
 
 
 def coalesced(kernel: KernelCounts, workload: Workload) -> Workload:
-    """Let each access touch as many lines as its bytes fill, and fetch no other bytes."""
+    """Reduce each access to the lines that its bytes fill."""
     share = _by_instruction(
         kernel, lambda c: _share(c.traffic.ideal_requests, c.traffic.requests) or 1.0
     )
@@ -82,7 +82,7 @@ def coalesced(kernel: KernelCounts, workload: Workload) -> Workload:
 
 
 def without_bank_conflicts(kernel: KernelCounts, workload: Workload) -> Workload:
-    """Let each LDS access take the cycles that it takes without bank conflicts."""
+    """Remove the cycles of bank conflicts from each LDS access."""
     share = {
         inst.offset: _share(inst.lds.conflict_cycles, inst.lds.cycles)
         for inst in kernel.instructions
@@ -96,9 +96,9 @@ def without_bank_conflicts(kernel: KernelCounts, workload: Workload) -> Workload
 
 
 def more_workgroups(kernel: KernelCounts, workload: Workload) -> int:
-    """Return how many times as many workgroups a CU would hold if only wave slots limited them.
+    """Return the factor by which a CU's workgroups would grow if only wave slots limited them.
 
-    At most 8, and as many as the launch has for it.
+    It is at most 8, and limited by the launch's workgroups.
     """
     slots = int(MAX_WAVES / kernel.occupancy.waves_per_simd)
     launched = workload.workgroups // (TARGETS[workload.target].num_cus * workload.resident)
@@ -106,7 +106,7 @@ def more_workgroups(kernel: KernelCounts, workload: Workload) -> int:
 
 
 def with_more_workgroups(kernel: KernelCounts, workload: Workload) -> Workload:
-    """Let as many workgroups fit on a CU as `more_workgroups` says."""
+    """Fit more workgroups on a CU, by the factor `more_workgroups`."""
     return workload.repeated(more_workgroups(kernel, workload) * workload.resident)
 
 
@@ -131,7 +131,7 @@ def _units(workload: Workload) -> NDArray[np.int64]:
 def _of_accesses(
     workload: Workload, share: Mapping[int, float], default: float
 ) -> NDArray[np.float64]:
-    """Return the share of each access, from those of the instructions, by offset."""
+    """Return the share of each access from the instructions' shares, by offset."""
     result = np.full(len(workload.outcomes), default)
     memory = _units(workload) == Unit.VECTOR_MEMORY
     shares = np.array([share.get(offset, default) for offset in workload.offsets])
@@ -154,7 +154,7 @@ def _with_hits(workload: Workload, share: Mapping[int, float], of_traffic: float
 
 
 def _rounded(values: NDArray[np.float64]) -> NDArray[np.int32]:
-    """Round so that sums are kept: neighbours round alternately up and down."""
+    """Round so that sums are preserved, by rounding the cumulative sums."""
     flat = values.ravel()
     whole = np.floor(np.cumsum(flat) + 0.5)
     counts = np.diff(whole, prepend=0.0)
@@ -165,6 +165,6 @@ def _rounded(values: NDArray[np.float64]) -> NDArray[np.int32]:
 def worst(
     kernel: KernelCounts, count: Callable[[InstructionProfile], float]
 ) -> InstructionProfile | None:
-    """Return the instruction with most of something; None if none has any."""
+    """Return the instruction with the largest value; None if all values are 0."""
     found = max(kernel.instructions, key=count, default=None)
     return found if found is not None and count(found) > 0 else None

@@ -1,8 +1,7 @@
-"""The roofline picture: the upper bound that the counted FLOP per byte set on a part.
+"""The roofline picture: a part's upper bound for the counted FLOP per byte.
 
 The roofs are peaks from the data sheet: the HBM bandwidth, and the rate of the type with most of a
-kernel's FLOP. A kernel's mark lies on its roof. The picture shows no speed, because none is
-measured.
+kernel's FLOP. A kernel's mark is on its roof. The picture shows no speed, because none is measured.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ CAPTION = (
 
 
 def roof(profile: KernelCounts) -> tuple[str, float]:
-    """Return the unit and type that do most of a kernel's FLOP, and their peak in FLOP/s.
+    """Return the unit and type with most of a kernel's FLOP, and their peak in FLOP/s.
 
     Raises
     ------
@@ -39,7 +38,7 @@ def roof(profile: KernelCounts) -> tuple[str, float]:
 
 
 def attainable(profile: KernelCounts) -> float:
-    """Return the upper bound of FLOP/s that the peak rate and the HBM bandwidth set."""
+    """Return the upper bound of FLOP/s from the peak rate and the HBM bandwidth."""
     _, peak = roof(profile)
     intensity = profile.flop_per_byte
     if intensity is None:

@@ -2,11 +2,11 @@
 
     grid, n ─► choose: the workgroups that run ─► counts of the sample ─► scaled: counts of the grid
 
-The sample first has the workgroups that the first compute unit holds at once, whose waves the
-timing model simulates; then those that run with them on the same XCD, so that their L2 shows what
-they share; then the rest of the first round, and of the grid. Counts are scaled by the number of
-workgroups. What workgroups outside of the sample would have in common with it is not seen: misses
-in L2 and bytes of HBM are upper bounds.
+The sample starts with the workgroups resident on the first compute unit, whose waves the timing
+model simulates. Next come those that run with them on the same XCD and share its L2, then the rest
+of the first round, and of the grid. Counts are scaled by the number of workgroups. Data shared with
+workgroups outside the sample is not counted as shared, so misses in L2 and bytes of HBM are upper
+bounds.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def choose(dispatch: Dispatch, resident: int, count: int) -> NDArray[np.int64] |
     ----------
     dispatch : Dispatch
     resident : int
-        Workgroups that a compute unit holds at once.
+        Workgroups that a compute unit holds at a time.
     count : int
         Workgroups of the sample, at least 1.
     """
@@ -66,7 +66,7 @@ def scaled(found: LaunchCounts) -> LaunchCounts:
 
 
 def _times(counts: Any, factor: float) -> Any:
-    """Return counts of any form, each multiplied by a factor."""
+    """Multiply counts, nested in any way, by a factor."""
     result = counts
     if isinstance(counts, int | np.integer):
         result = round(counts * factor)

@@ -3,7 +3,7 @@
     ; scale.hip: wave-instructions by line
            3        6  float value = x[i];       VALU 3, VMEM 1, waitcnt 2; 256 B/wave, ...
 
-The text of a line is shown if the code object keeps it, or its file can be read.
+The text of a line is shown if the code object contains it, or its file can be read.
 """
 
 from __future__ import annotations

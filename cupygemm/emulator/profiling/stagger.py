@@ -1,8 +1,8 @@
 """Determine whether some waves of a workgroup run one barrier behind the others.
 
 The waves of a ping-pong kernel are *staggered*: before the main loop, half of them pass a barrier
-that the others skip. A branch around a barrier does that only if its condition depends on the wave.
-A condition that is made of kernel arguments or workgroup ids is the same in all waves.
+that the others skip. A branch around a barrier staggers waves only if its condition depends on the
+wave. A condition computed from kernel arguments or workgroup ids is the same in all waves.
 
     v0 (work-item ids) ─► registers that depend on it ─► branches that depend on it ─► barriers
                                                                                        on one side
@@ -34,24 +34,24 @@ _CONDITIONS = {
 
 
 class Registers(NamedTuple):
-    """Bit masks of the vector registers and of the scalar registers, SCC included."""
+    """Bit masks of vector registers and of scalar registers, including SCC."""
 
     vector: int
     scalar: int
 
 
-_WORK_ITEM_IDS = Registers(vector=1, scalar=0)  # v0 holds them at the kernel's entry
+_WORK_ITEM_IDS = Registers(vector=1, scalar=0)  # v0 holds the work-item ids at the kernel's entry
 
 
 def is_staggered(nodes: Mapping[int, Node], entry: int, loop: Loop) -> bool:
-    """Return whether the number of barriers on the way to a loop depends on the wave."""
+    """Tell whether the number of barriers on the paths to a loop depends on the wave."""
     before = _way_to(nodes, entry, loop.head)
     reversed_nodes = {pc: Node(nodes[pc].inst, ()) for pc in before}
     for pc in before:
         for goal in _successors(nodes, before, pc, loop.head):
             known = reversed_nodes[goal]
             reversed_nodes[goal] = Node(known.inst, (*known.successors, pc))
-    meets = dominators(reversed_nodes, loop.head)  # where the paths from a branch meet again
+    meets = dominators(reversed_nodes, loop.head)  # where the paths from a branch reconverge
     dependent = wave_dependent(nodes, entry)
     for pc in before:
         goals = _successors(nodes, before, pc, loop.head)
@@ -88,12 +88,12 @@ def _after(inst: Instruction, dependent: Registers) -> Registers:
     """Return the registers that depend on the wave after an instruction."""
     vector, scalar = dependent
     compares = inst.encoding.startswith("VOP") and bool(inst.scalar_writes)
-    compares = compares and "lane" not in inst.mnemonic  # reads of one lane need no EXEC
+    compares = compares and "lane" not in inst.mnemonic  # reads of one lane ignore EXEC
     if "_saveexec_" in inst.mnemonic:
         return Registers(vector, _after_saveexec(inst, scalar))
     reads = inst.scalar_reads
     if inst.mnemonic == "s_or_b64" and inst.scalar_writes == _EXEC:
-        reads &= ~_EXEC  # restores the lanes that were on before a branch
+        reads &= ~_EXEC  # restores the lanes that were active before a branch
     if compares:
         reads |= _EXEC
     if reads_scc(inst):
@@ -122,17 +122,17 @@ def _after_saveexec(inst: Instruction, scalar: int) -> int:
 
 
 def _depends(branch: Instruction, dependent: Registers) -> bool:
-    """Return whether the condition of a branch depends on the wave."""
+    """Tell whether the condition of a branch depends on the wave."""
     return bool(dependent.scalar & _CONDITIONS.get(branch.mnemonic, 0))
 
 
 def _successors(nodes: Mapping[int, Node], within: set[int], pc: int, head: int) -> tuple[int, ...]:
-    """Return where execution goes on from an instruction on the way to a loop."""
+    """Return the successors of an instruction on the paths to a loop."""
     return () if pc == head else tuple(g for g in nodes[pc].successors if g in within)
 
 
 def _way_to(nodes: Mapping[int, Node], entry: int, head: int) -> set[int]:
-    """Return the instructions on the paths from the entry to the first arrival at a loop."""
+    """Return the instructions on the paths from the entry to a loop's first iteration."""
     forward, waiting = {entry}, [entry]
     while waiting:
         pc = waiting.pop()
@@ -154,7 +154,7 @@ def _way_to(nodes: Mapping[int, Node], entry: int, head: int) -> set[int]:
 def _reachable(
     nodes: Mapping[int, Node], within: set[int], starts: Iterable[int], end: int
 ) -> set[int]:
-    """Return the instructions that can be reached from `starts` without passing `end`."""
+    """Return the instructions reachable from `starts` without passing `end`."""
     found = set(starts) - {end}
     waiting = list(found)
     while waiting:

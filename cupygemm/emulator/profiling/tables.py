@@ -61,9 +61,9 @@ _NARROW_OVERVIEW = ("launches", "FLOP", "HBM", "modelled")
 
 
 def names_of(kernels: Sequence[KernelCounts]) -> list[str]:
-    """Return the kernels' names; those that several share are numbered.
+    """Return the kernels' names, numbered if several kernels share one.
 
-    Kernels of one name differ in their code, their block or their LDS.
+    Kernels with the same name differ in code, block or LDS.
     """
     shared = collections.Counter(kernel.kernel for kernel in kernels)
     seen: collections.Counter[str] = collections.Counter()

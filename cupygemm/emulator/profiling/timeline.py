@@ -1,8 +1,8 @@
 """The timeline picture: the activity of each wave of a compute unit, by cycle. *Modelled*.
 
 Each row is a wave, the rows of a SIMD are adjacent, and the colour shows what the wave issues or
-waits for. A wait for a busy unit has the unit's colour. Each column of the picture shows the state
-at its middle, so bars narrower than a column may be missing; zoom in with `cycles`.
+waits for. A wait for a busy unit has the unit's colour. Each pixel column shows the state at its
+centre, so narrower bars may be missing; zoom in with `cycles`.
 """
 
 from __future__ import annotations
@@ -78,9 +78,7 @@ def states(
     for row, wave in enumerate(schedule.waves):
         part = slice(int(wave["first"]), int(wave["first"] + wave["count"]))
         issue, places = schedule.issue[part], schedule.places[part]
-        place = (
-            np.searchsorted(issue, edges, side="right") - 1
-        )  # the instruction that was issued last
+        place = np.searchsorted(issue, edges, side="right") - 1  # the latest issued instruction
         issued = np.maximum(place, 0)
         after = issue[issued] + hold[places[issued]]
         following = np.minimum(issued + 1, len(issue) - 1)

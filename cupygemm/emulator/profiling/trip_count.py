@@ -1,6 +1,6 @@
-"""How often a loop repeats, if machine code alone shows it: a counter with constant bounds.
+"""Find a loop's trip count in machine code: a counter with constant bounds.
 
-s_mov_b32 s4, 0             the only value with which the loop is entered
+s_mov_b32 s4, 0             the only value at the loop's entry
 loop:
 ...
 s_add_i32 s4, s4, 32      the only instruction of the loop that writes the counter
@@ -32,7 +32,7 @@ _ADD = re.compile(r"s_(add|sub)_[iu]32|s_addk_i32")
 
 
 def trip_count(nodes: Mapping[int, Node], idom: Mapping[int, int], loop: Loop) -> int | None:
-    """Return how often a loop repeats once it is entered; None if the code does not tell."""
+    """Return a loop's trip count; None if it cannot be derived from the code."""
     if len(loop.latches) > 1:
         return None
     (latch,) = loop.latches
@@ -66,7 +66,7 @@ def trip_count(nodes: Mapping[int, Node], idom: Mapping[int, int], loop: Loop) -
 
 
 def _compares(compare: Instruction, match: re.Match[str], counter: int, *, signed: bool) -> bool:
-    """Return the result of the comparison for a value of the counter."""
+    """Return the comparison's result for a value of the counter."""
     if match[1]:
         sides = [counter, _immediate(compare, signed=signed)]
     else:
@@ -87,7 +87,7 @@ def _counter(compare: Instruction) -> int | None:
 def _last_scc_writer(
     nodes: Mapping[int, Node], before: Mapping[int, list[int]], pc: int
 ) -> int | None:
-    """Return the instruction that sets SCC for a branch, if only one path leads from it."""
+    """Return the instruction that sets SCC for a branch, if only one path joins them."""
     while len(before[pc]) == 1:
         (pc,) = before[pc]
         if writes_scc(nodes[pc].inst):
@@ -98,7 +98,7 @@ def _last_scc_writer(
 def _value_at_entry(
     nodes: Mapping[int, Node], before: Mapping[int, list[int]], loop: Loop, register: int
 ) -> int | None:
-    """Return the constant that a register holds whenever the loop is entered."""
+    """Return the constant in a register at the loop's entry."""
     waiting = [pc for pc in before[loop.head] if pc not in loop.body]
     seen, values = set(waiting), set[int | None]()
     while waiting:
@@ -138,7 +138,7 @@ def _step(inst: Instruction, register: int) -> int | None:
 
 
 def _is_inside_inner_loop(nodes: Mapping[int, Node], loop: Loop, pc: int) -> bool:
-    """Return whether an instruction can repeat without passing the loop's head."""
+    """Tell whether an instruction can repeat without passing the loop's header."""
     if pc == loop.head:
         return False
     seen: set[int] = set()
@@ -169,6 +169,6 @@ def _immediate(inst: Instruction, *, signed: bool) -> int:
 
 
 def _wrapped(value: int, *, signed: bool) -> int:
-    """Return a value as the number that 32 bits hold."""
+    """Return a value wrapped to 32 bits."""
     value &= 0xFFFFFFFF
     return value - (1 << 32) if signed and value >> 31 else value

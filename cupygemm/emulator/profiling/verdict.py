@@ -2,8 +2,8 @@
 
     bound (timing.bound) ─► launch too small? ─► causes, ranked by modelled gain
 
-Each sentence has the figure that it follows from. A cause's share is the part of the modelled time
-that would go without it (`remedies`), or the part of the waves' cycles that is spent on it.
+Each sentence contains the figure that supports it. A cause's share is the part of the modelled time
+that its removal would save (`remedies`), or the part of the waves' cycles that is spent on it.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from cupygemm.emulator.profiling.kernel_counts import KernelCounts
 from cupygemm.emulator.profiling.timing.model import ISSUE, Timing, shared_cycles
 from cupygemm.emulator.targets import TARGETS
 
-_LEAST = 0.03  # share of the time from which a cause is named
-_CLOSE = 0.7  # share of the modelled time from which the next bound is named
+_LEAST = 0.03  # causes with a smaller share of the time are not named
+_CLOSE = 0.7  # the next bound is named if it has this share of the modelled time
 _MOST_CAUSES = 4
 _ALWAYS = (CONFLICTS, FLAT)
 _UNITS = {
@@ -30,18 +30,18 @@ _UNITS = {
 
 @dataclass(frozen=True)
 class Verdict:
-    """What bounds a kernel, and why.
+    """The bound of a kernel, and its causes.
 
     Attributes
     ----------
     bound : str
         `Timing.bound`, or ``"unknown"`` without a modelled time.
     summary : str
-        What bounds it, by how much.
+        The bound and its share.
     warning : str
-        Why the modelled time may mislead; empty if there is no reason.
+        Why the modelled time may mislead; empty if it should not.
     causes : tuple of Cause
-        Those that cost most first.
+        The most expensive first.
     """
 
     bound: str
@@ -87,7 +87,7 @@ def verdict(kernel: KernelCounts) -> Verdict:
     found = [cause for find in CAUSES if (cause := find(kernel, timing)) is not None]
     found.sort(key=lambda cause: -cause.share)
     named = [cause for cause in found if cause.share >= _LEAST][:_MOST_CAUSES]
-    # These are always said: whoever looks at the hit rate, or at the figures of LDS, asks for them.
+    # These are always listed, because the hit rate and the LDS figures raise the question.
     named += [cause for cause in found if cause.name in _ALWAYS and cause not in named]
     summary = _summary(timing, kernel.launches)
     return Verdict(timing.bound, summary, _warning(kernel, timing), tuple(named))
@@ -130,7 +130,7 @@ def _summary(timing: Timing, launches: int) -> str:
 
 
 def _nearly(timing: Timing, launches: int) -> str:
-    """Say which of the resources that all CUs share would bound it next, if it is close."""
+    """Return a sentence on the shared resource that is the next bound, if it is close."""
     shared = shared_cycles(timing.workload, timing.clock_mhz)
     name, least = max(shared.items(), key=lambda item: item[1])
     share = least * launches / timing.cycles
@@ -138,7 +138,7 @@ def _nearly(timing: Timing, launches: int) -> str:
 
 
 def _warning(kernel: KernelCounts, timing: Timing) -> str:
-    """Say that a launch is too small to stand for a full one, or that a sample stands for it."""
+    """Return a warning if a launch is too small to be representative, or was sampled."""
     if kernel.sampled:
         return (
             f"{kernel.sampled:,} of {kernel.workgroups:,} workgroups ran, and the counts are "

@@ -4,5 +4,5 @@
                       (instructions          machine: rates and latencies
                       and costs)             operations: the cost of an instruction
 
-docs/explanation/timing_model.rst describes what it counts, what it leaves out, and its errors.
+docs/explanation/timing_model.rst describes what the model includes, what it omits, and its errors.
 """

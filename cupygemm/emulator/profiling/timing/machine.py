@@ -3,8 +3,8 @@
 Nothing here was measured by this project. The sources, by key:
 
 MIC
-    AMD's matrix instruction calculator: the passes of an MFMA, and what the vector unit can do
-    during one.
+    AMD's matrix instruction calculator: the passes of an MFMA, and the vector unit's work during
+    one.
 LLVM
     The AMDGPU backend: wait states after an MFMA (GCNHazardRecognizer), quarter-rate instructions
     and branches (SISchedule.td).
@@ -52,19 +52,18 @@ class TimingMachine:
     l2_bytes : int
         Bytes that an L2 transfers to its CUs per cycle; no CU gets more than `l1_bytes`.
     fabric_bytes : int
-        Bytes that an L2 gets from the fabric per cycle.
+        Bytes that an L2 receives from the fabric per cycle.
     memory_efficiency : float
-        Share of the data sheet's bandwidth that can be reached.
+        Attainable share of the data sheet's bandwidth.
     scalar_latency : int
         Cycles of a scalar load.
     branch_cycles, barrier_latency : int
         Cycles from a branch to the next instruction, and from the last wave's arrival at a barrier
         to the first one's release.
     memory_queue : int
-        Cycles of work that can queue for vL1D before waves have to wait.
+        Cycles of work that can queue for vL1D before waves must wait.
     power : Power or None
-        The clock under load, if there is a published figure: that of MI300X and normally
-        distributed bf16.
+        The clock under load, if published: MI300X with normally distributed bf16.
     """
 
     lds_port_bytes: int

@@ -3,7 +3,7 @@
     time = full rounds x cycles of a full CU + cycles of the last, partial round
            but at least the time that L2, the fabric and HBM need for the launch's traffic
 
-A round is the number of workgroups that the device holds at once. Every figure is *modelled*.
+A round is the set of workgroups that the device holds at a time. Every figure is *modelled*.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ REASONS = {
 }
 """The uses of a wave's cycles: issuing instructions, or waiting for one of these."""
 
-_BUSY = 0.8  # a unit that is busy for this share of the cycles is the bound
+_BUSY = 0.8  # a unit busy for this share of the cycles is the bound
 
 UNITS = {
     "MFMA": Unit.MATRIX,
@@ -59,10 +59,10 @@ class Timing:
     resident : int
         The number of these workgroups.
     rounds : float
-        Workgroups of the launch over those that the device holds at once.
+        Workgroups of the launch over those that the device holds at a time.
     bound : str
-        What limits it: ``"MFMA"``, ``"VALU"``, ``"LDS"``, ``"VMEM"``, ``"L2"``, ``"fabric"``,
-        ``"HBM"``; or ``"latency"``, when no unit is busy most of the time.
+        The limiting resource: ``"MFMA"``, ``"VALU"``, ``"LDS"``, ``"VMEM"``, ``"L2"``,
+        ``"fabric"``, ``"HBM"``; or ``"latency"``, when no unit is busy most of the time.
     utilisation : dict of str to float
         Share of `cu_cycles` for which each unit of the compute unit is busy.
     wave_cycles : dict of str to int
@@ -90,7 +90,7 @@ class Timing:
 
     @property
     def sustained_clock_mhz(self) -> float | None:
-        """Return the clock to which power limits such a kernel; None if no fit covers it.
+        """The clock to which power limits such a kernel; None if no fit covers it.
 
         Fitted for products on boards of MI300X: see `power`.
         """
@@ -135,7 +135,7 @@ def full_round(workload: Workload, clock_mhz: float) -> Schedule:
 def model(
     workload: Workload, clock_mhz: float | None = None
 ) -> tuple[Timing, dict[int, dict[str, int]]]:
-    """Return the modelled time of a launch, and what each instruction's cycles are spent on.
+    """Return the modelled time of a launch, and the cycles of each instruction by use.
 
     Parameters
     ----------
@@ -192,7 +192,7 @@ def _matrix_cycles(workload: Workload, schedule: Schedule) -> float:
 
 
 def shared_cycles(workload: Workload, clock_mhz: float) -> dict[str, float]:
-    """Return the least cycles that the resources shared by all CUs need for the launch."""
+    """Return the minimum cycles of the resources that all CUs share."""
     machine, target = MACHINES[workload.target], TARGETS[workload.target]
     per_clock = PARTS[workload.target].hbm_bytes_per_second / (clock_mhz * 1e6)
     return {
@@ -203,10 +203,10 @@ def shared_cycles(workload: Workload, clock_mhz: float) -> dict[str, float]:
 
 
 def spent_cycles(workload: Workload, schedule: Schedule) -> dict[int, dict[str, int]]:
-    """Return what the cycles of the simulated waves are spent on, by instruction.
+    """Return the uses of the simulated waves' cycles, by instruction.
 
-    A wait belongs to the instruction that could not be issued, and to the last reason that held it.
-    The remaining time of an instruction, until the wave can issue the next, is its issue.
+    A wait is attributed to the instruction that could not be issued, and to the last reason for it.
+    The remaining time, until the wave can issue the next instruction, counts as issue.
     """
     hold = np.array([op.hold for op in workload.ops])[schedule.places]
     waited = schedule.issue.copy()

@@ -1,10 +1,10 @@
 """The cost of each instruction, as ``struct timing_op`` of native/timing.h.
 
-The wait states after an MFMA of N passes (4 cycles each) are those of LLVM: none if the next MFMA
-has the same accumulator (two after 2 passes), N+1 if the accumulators overlap, N+3 for its other
-operands and for every other instruction. There are two after a vector instruction whose result an
-MFMA reads. Code contains s_nop instructions for waits that the hardware does not insert; the model
-waits in either case.
+The wait states after an MFMA of N passes (4 cycles each) are LLVM's: none if the next MFMA has the
+same accumulator (two after 2 passes), N+1 if the accumulators overlap, N+3 for its other operands
+and for every other instruction. An MFMA that reads the result of a vector instruction needs two.
+Code contains s_nop instructions for waits that the hardware does not insert; the model waits in
+either case.
 """
 
 from __future__ import annotations

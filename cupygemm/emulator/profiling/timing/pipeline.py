@@ -16,7 +16,7 @@ from cupygemm.emulator.profiling.timing.operations import TimingOp, Unit
 
 
 class Reason(IntEnum):
-    """``enum reason``: why a wave could not issue earlier."""
+    """``enum reason``: the reason why a wave could not issue earlier."""
 
     NONE = 0
     DEPENDENCY = 1
@@ -124,7 +124,7 @@ class Schedule:
     issue, end : int64 array
         Cycle of the issue, and cycle at which the unit was done or the data arrived.
     reason : uint8 array
-        `Reason`: the last reason for which it waited.
+        `Reason`: the last reason for a wait.
     cycles : int
         From the start to the end of the last wave.
     busy : dict of Unit to int
@@ -171,7 +171,7 @@ def simulate(
     Raises
     ------
     RuntimeError
-        The waves wait for each other for ever: the streams are not those of whole workgroups.
+        The waves wait for each other forever: the streams are not those of whole workgroups.
     """
     count = len(places)
     issue, end = np.zeros(count, np.int64), np.zeros(count, np.int64)

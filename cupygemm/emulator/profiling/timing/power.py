@@ -1,4 +1,4 @@
-"""The clock to which a board's power limits a kernel: it falls as the matrix units work more.
+"""The clock to which a board's power limits a kernel; busier matrix units lower it.
 
 Power is proportional to the clock and to the square of the voltage, and the voltage is proportional
 to the clock. So the cube of the clock times the work per cycle stays the same on a board, where
@@ -14,12 +14,12 @@ MAF
     The clock is the median of the slowest XCD.
 TAF
     AMD, "Understanding TAF Alongside Peak FLOPs and MAF" (ROCm blogs, 2026-10-06): the same
-    products on MI325X with normally distributed operands, whose bits change more often, in 831.40
-    (bf16), 787.25 (fp16) and 1408.06 TFLOP/s (fp8). So the clock falls in that proportion, also on
-    MI300X, for which the figures are not published.
+    products on MI325X with normally distributed operands, whose bits change more often, at 831.40
+    (bf16), 787.25 (fp16) and 1408.06 TFLOP/s (fp8). The clock is assumed to fall in the same
+    proportion on MI300X, for which no figures are published.
 
-Three constants are *fitted*, on the speeds of the calibration (`calibration.fit`, which also says
-how far the model is off the figures of a source on which they were not fitted).
+Three constants are *fitted* to the speeds of the calibration (`calibration.fit`, which also gives
+the model's errors for sources that were left out of the fit).
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ class Fitted:
         The constant work, relative to that of busy matrix units.
     memory : float
         The work of a byte from HBM per cycle of each CU, relative to that of the matrix units that
-        it feeds. It is more than the energy of HBM: it stands for whatever makes products slower
-        that take much from there. Kernels that keep no matrix unit busy have none.
+        it feeds. It covers more than HBM's energy: everything that slows products with much HBM
+        traffic. It is 0 for kernels that keep no matrix unit busy.
     elsewhere : float
-        The clock of a board that others measured, relative to AMD's own in MAF and TAF.
+        The clock of a board measured by others, relative to AMD's own in MAF and TAF.
     """
 
     base: float
@@ -67,8 +67,8 @@ class Power:
     boost_mhz : float
         No kernel gets a higher clock.
     published_mhz, published_share, published_memory : float
-        A clock under sustained load, the share of the cycles in which matrix units were busy, and
-        the bytes from HBM per cycle of a CU.
+        A published clock under sustained load, the share of cycles with busy matrix units, and the
+        bytes from HBM per cycle of a CU.
     by_amd : bool
         Whether the board is AMD's own.
     """
@@ -80,7 +80,7 @@ class Power:
     by_amd: bool = True
 
     def clock_mhz(self, matrix_share: float, memory: float = 0.0, fitted: Fitted = FITTED) -> float:
-        """Return the clock at which the matrix units can be busy for a share of the cycles.
+        """Return the clock at which the power suffices for a share of busy matrix cycles.
 
         Parameters
         ----------

@@ -1,18 +1,18 @@
-"""Derive what the workgroups of a product share in the caches from the order of their tiles.
+"""Derive the sharing of a product's workgroups in the caches from the order of their tiles.
 
     order of tiles ─► rounds of workgroups ─► rows of A and columns of B of each XCD, at each step
                    ─► bytes from L2, from the last-level cache and from HBM
 
-The rules are those of the device, and nothing is fitted:
+The rules are those of the device; no constant is fitted:
 
-- Workgroup w runs on XCD w mod XCDs. A round is as many workgroups as the device holds at once.
-- The workgroups of a round walk k together. What several of them need at a step, their L2 fetches
-  once, and so does the last-level cache for several L2s.
-- L2 and the last-level cache evict the least recently used line. A block of A or B that an earlier
-  round used is still there if no more than the cache's size was touched since.
+- Workgroup w runs on XCD w mod XCDs. A round is the workgroups that the device holds at a time.
+- The workgroups of a round walk k together. Data that several of them need at a step is fetched
+  once by their L2, and once by the last-level cache for several L2s.
+- L2 and the last-level cache evict the least recently used line. A block of A or B from an earlier
+  round is still cached if at most the cache's size was accessed since.
 
-Left out: that workgroups drift apart, which lowers the hit rates of real devices, and that ways and
-sets are limited.
+Not modelled: workgroups that drift apart, which lowers the hit rates of real devices, and the
+limited ways and sets.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Shares:
         Requested from the L2s, from the last-level cache, and from HBM.
     waits : (float, float, float)
         Shares of the requests that wait for L2, for the last-level cache, and for HBM. Workgroups
-        that need a line which their L2 is fetching wait for it as long as the first of them.
+        that need a line while their L2 fetches it wait as long as the first of them.
     """
 
     l2_bytes: float
@@ -112,7 +112,7 @@ def grouped(
 
 
 def derive(tiling: Tiling, target: str, resident: int = 1) -> Shares:
-    """Return where the bytes of a product come from.
+    """Return the bytes of a product by the level that supplies them.
 
     Parameters
     ----------
@@ -162,7 +162,7 @@ def _users(tiles: NDArray[np.int64]) -> Counter[_Panel]:
 
 
 class _Cache:
-    """The panels that a cache has seen, round by round."""
+    """The panels that a cache has loaded, round by round."""
 
     def __init__(self, capacity: int, steps: int, size: dict[str, int]) -> None:
         self._capacity, self._steps, self._size = capacity, steps, size
@@ -171,7 +171,7 @@ class _Cache:
     def enter(self, panels: _Panels) -> dict[_Panel, float]:
         """Begin a round; return the share of the steps at which each panel is not in the cache."""
         self._rounds.append(panels)
-        found: dict[int, float] = {}  # by the round that used it last
+        found: dict[int, float] = {}  # by the latest round that used it
         result = {}
         for panel in panels:
             last = next(
@@ -188,8 +188,8 @@ class _Cache:
     def _missing(self, before: Sequence[_Panels], after: Sequence[_Panels]) -> float:
         """Return the share of the steps whose blocks were evicted since an earlier round.
 
-        Between two uses of a step's block, the cache sees the steps behind it in the rounds
-        `before`, and those up to it in the rounds `after`.
+        Between two uses of a step's block, the cache loads the later steps in the rounds `before`,
+        and the steps up to it in the rounds `after`.
         """
         behind, until = self._bytes(before), self._bytes(after)
         step = np.arange(self._steps)

@@ -2,9 +2,9 @@
 
     emulator: group of waves ─► TracedGroup (its traced waves, program counters, costs) ─► streams
 
-The traced workgroups are those that the first compute unit of the device holds at once: w, w + CUs,
-w + 2 CUs, ..., as the cache model distributes them. The trace records the LDS cycles of each
-access, and the cache in which each line was found.
+The traced workgroups are those resident on the first compute unit of the device: w, w + CUs, w + 2
+CUs, ..., as the cache model distributes them. The trace records the LDS cycles of each access, and
+the cache that held each line.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ class Trace:
         For each vector memory instruction of a traced wave: bytes, and lines found in vL1D, in L2,
         in the last-level cache and in memory.
     complete : bool
-        Whether no instruction was left out.
+        Whether all instructions were recorded.
     left : int
-        Instructions until one is left out.
+        Instructions that can still be recorded.
     traced : bool (waves,)
         The traced waves of the batch.
     """
@@ -77,7 +77,7 @@ class Trace:
         self._group = None
 
     def wants(self, group: Group) -> bool:
-        """Return whether any wave of a group is traced."""
+        """Tell whether any wave of a group is traced."""
         if group is not self._group:
             self._enter(group)
         return self._places.size > 0
@@ -120,7 +120,7 @@ class Trace:
             self._places = self._places[:0]
 
     def extend(self, state: State, steps: NDArray[np.int32], accesses: NDArray[np.int32]) -> None:
-        """Record what traced waves have executed in C.
+        """Record instructions that traced waves have executed in C.
 
         Parameters
         ----------
@@ -129,7 +129,7 @@ class Trace:
             Wave in the batch, program counter, and LDS cycles, number of the access in `accesses`,
             or -1.
         accesses : int32 (accesses, 5)
-            What follows in `Trace.accesses`.
+            The rows to append to `Trace.accesses`.
         """
         self._group = None
         self.accesses.extend(accesses.copy())

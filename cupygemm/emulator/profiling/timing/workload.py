@@ -1,6 +1,6 @@
-"""The timing model's input: the traced streams of a launch, and totals of the whole launch.
+"""The timing model's input: the traced streams, and totals of the whole launch.
 
-A profile keeps it, so that a launch can be drawn, or modelled again at another clock.
+A profile keeps the workload, so that a launch can be drawn, or modelled at another clock.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from cupygemm.emulator.profiling.timing.trace import Trace
 
 _SECTOR = 32
-_GOLDEN = (5**0.5 - 1) / 2  # its multiples modulo 1 are even over any stretch
+_GOLDEN = (5**0.5 - 1) / 2  # its multiples modulo 1 are evenly spread in any interval
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,11 +77,11 @@ class Workload:
 
     @property
     def resident(self) -> int:
-        """Return the number of traced workgroups: those that a CU holds at once."""
+        """The number of traced workgroups, which a CU holds at a time."""
         return int(self.waves["workgroup"].max()) + 1
 
     def repeated(self, resident: int) -> Workload:
-        """Return a workload with copies of the first workgroup, as many as `resident`.
+        """Return a workload of `resident` copies of the first workgroup.
 
         Parameters
         ----------
@@ -112,7 +112,7 @@ class Workload:
         ----------
         clock_mhz : float
         resident : int
-            Workgroups on the unit, at most as many as were traced.
+            Workgroups on the unit, at most the traced ones.
         active_cus : int
             Number of CUs that share L2, the fabric and HBM.
         """
@@ -169,7 +169,7 @@ class Workload:
 
 
 def _dealt(shares: tuple[float, ...], count: int) -> NDArray[np.intp]:
-    """Deal `count` accesses to levels by their shares, evenly."""
+    """Distribute `count` accesses over levels by their shares, evenly."""
     place = (np.arange(count) * _GOLDEN) % 1
     return np.searchsorted(np.cumsum(shares)[:-1], place, side="right")
 
@@ -186,7 +186,7 @@ def build_workload(
     memory: MemoryTraffic,
     resident: range,
 ) -> Workload | None:
-    """Return the workload of a launch; None if there is nothing to model.
+    """Return the workload of a launch; None if it has nothing to model.
 
     Parameters
     ----------
@@ -204,8 +204,8 @@ def build_workload(
     memory : MemoryTraffic
         Both for the whole launch.
     resident : range
-        The workgroups that the traced compute unit holds at once. If a sample leaves some of them
-        out, copies of the first one stand for them.
+        The workgroups that the traced compute unit holds at a time. If a sample omits some of them,
+        copies of the first one replace them.
     """
     streams = trace.streams()
     if not trace.complete or not streams:
@@ -219,7 +219,7 @@ def build_workload(
     units = np.array([op.unit for op in ops])[places]
     stores = np.array([bool(op.flags & Flag.STORES) for op in ops])[places]
     vector_memory = units == Unit.VECTOR_MEMORY
-    # Instructions that the cache model does not see (cache control) become accesses of 0 bytes.
+    # Instructions outside the cache model (cache control) become accesses of 0 bytes.
     unseen = vector_memory & (cost < 0)
     cost[unseen] = len(outcomes)
     outcomes = np.vstack([outcomes, np.zeros((1, 5), np.int32)])
@@ -250,12 +250,12 @@ def build_workload(
 
 @functools.lru_cache(maxsize=4096)
 def _described(inst: Instruction, target: str, lds_bytes: int) -> TimingOp:
-    """Return what `describe` does, once for an instruction."""
+    """Return `describe`'s result, computed once per instruction."""
     return describe(inst, target, MACHINES[target], lds_bytes)
 
 
 def _waves(streams: Mapping[tuple[int, int], tuple[Any, Any]]) -> NDArray[np.void]:
-    """Assign the waves to SIMDs in turn, as they start: waves i and i + 4 share a SIMD."""
+    """Assign waves to SIMDs round-robin as they start: waves i and i + 4 share a SIMD."""
     waves = np.zeros(len(streams), WAVE)
     numbers = {workgroup: n for n, workgroup in enumerate(sorted({w for w, _ in streams}))}
     waves["count"] = [len(pcs) for pcs, _ in streams.values()]
