@@ -2,10 +2,10 @@
 
     figures of a group ─► Figure (published, source, modelled) ─► table
 
-``python -m cupygemm profile --calibration`` prints them. Each group of figures is a module with
-its published figures as data and its kernels beside it. Three constants of the model are fitted, on
-the speeds: `timing.power.FITTED`, by `fit`. All others are from sources or assumed, as
-`timing.machine` and `timing.power` say.
+``python -m cupygemm profile --calibration`` prints them. Each group of figures is a module with its
+published figures as data, next to its kernels. Three constants of the model, `timing.power.FITTED`,
+are fitted to the speeds by `fit`. All others are from sources or assumed, as `timing.machine` and
+`timing.power` state.
 """
 
 from __future__ import annotations

@@ -36,11 +36,11 @@ class Figure:
     group, name : str
     unit : {"cycles", "TFLOP/s", "%"}
     published : float
-        The figure that others measured.
+        The published measurement.
     source : str
     modelled : float
     estimate : Estimate, optional
-        Of a speed: where `modelled` comes from.
+        For a speed, the origin of `modelled`.
     """
 
     group: str
@@ -53,7 +53,7 @@ class Figure:
 
     @property
     def clock_mhz(self) -> float:
-        """Return the clock at which a speed is modelled; 0 for what does not depend on it."""
+        """The clock at which a speed is modelled; 0 for figures that do not depend on it."""
         return self.estimate.clock_mhz if self.estimate else 0.0
 
     @property

@@ -1,11 +1,11 @@
-"""Fit the constants of the power limit on published speeds, and on all but one source's.
+"""Fit the constants of the power limit to published speeds, and with one source left out.
 
     speeds ─► constants with the least mean error ─► `timing.power.FITTED`
     speeds of all sources but one ─► constants ─► errors of that source's speeds
                                                   (or publisher's, or product's)
 
-A model with as many constants as figures would fit anything. The errors of sources on which the
-constants were not fitted tell whether it says anything about the next board and the next product.
+A model with as many constants as figures would fit anything. The errors for sources left out of the
+fit show whether it predicts the next board and product.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import replace
 from cupygemm.emulator.calibration.figures import Figure
 from cupygemm.emulator.profiling.timing.power import FITTED, Fitted
 
-_STEPS = {"base": 0.08, "memory": 0.08, "elsewhere": 0.02}  # of the search, halved four times
+_STEPS = {"base": 0.08, "memory": 0.08, "elsewhere": 0.02}  # step of the search, halved four times
 _HALVINGS = 4
 
 
@@ -26,7 +26,7 @@ def mean_error(figures: Sequence[Figure], fitted: Fitted) -> float:
     Parameters
     ----------
     figures : sequence of Figure
-        Those with an estimate.
+        Figures with an estimate.
     fitted : Fitted
     """
     errors = [
@@ -77,14 +77,14 @@ def product(figure: Figure) -> str:
 
 
 def held_out(figures: Iterable[Figure], key: Callable[[Figure], str]) -> dict[str, float]:
-    """Return the mean error of each source's speeds, with constants fitted on the others'.
+    """Return the mean error of each source's speeds, with constants fitted to the others'.
 
     Parameters
     ----------
     figures : iterable of Figure
         Figures without an estimate are ignored.
     key : callable
-        `source`, `publisher` or `product`: what is left out together.
+        `source`, `publisher` or `product`: figures with equal keys are left out together.
 
     Returns
     -------
@@ -101,7 +101,7 @@ def held_out(figures: Iterable[Figure], key: Callable[[Figure], str]) -> dict[st
 
 
 def held_out_mean(figures: Iterable[Figure], key: Callable[[Figure], str]) -> float:
-    """Return the mean of those errors over all speeds.
+    """Return the mean of the errors of `held_out` over all speeds.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """Cycles of 64 LDS reads by one wave, back to back, with and without bank conflicts.
 
 The published kernel has 32 KiB of LDS and workgroups of one wave, so that two workgroups share a CU
-on MI300X, and four on MI355X. In the model they run in step, which real ones do not always do.
+on MI300X, and four on MI355X. In the model they run in lockstep; real ones may drift apart.
 """
 
 from __future__ import annotations

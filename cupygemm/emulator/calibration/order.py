@@ -1,4 +1,4 @@
-"""Hit rates of L2 and of the last-level cache by the order of tiles, on MI355X.
+"""Hit rates of L2 and of the last-level cache for orders of tiles, on MI355X.
 
 HipKittens' paper gives them for a bf16 kernel with tiles of 192 x 256 x 64. Its orders have windows
 of W rows of tiles, and chunks of C tiles that stay on an XCD; row-major order has neither. With

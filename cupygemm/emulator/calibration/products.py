@@ -2,20 +2,20 @@
 
     products.csv ─► kernel (turns.hip), tile and order of tiles ─► estimate ─► Figure
 
-Every kernel of the table takes tiles of k of 64 in one stage. HipKittens' and the tutorial's
-kernels are in the form of turns.hip, with a tile of 256 x 256 for each compute unit and their own
-order of tiles. A speed for fp16 is that of bf16 at the clock of fp16: their instructions take the
+Every kernel of the table loads 64 elements of k per stage. HipKittens' and the tutorial's kernels
+have the form of turns.hip, with a tile of 256 x 256 for each compute unit and their own order of
+tiles. A speed for fp16 is that of bf16 at the clock of fp16, because their instructions take the
 same cycles.
 
-Which kernel hipBLASLt chose is not published with the figures. The kernel of eight waves stands in,
-with what is published of the library:
+The figures do not say which kernel hipBLASLt chose. The kernel of eight waves replaces it, with
+these published properties of the library:
 
 - It has kernels with tiles of 256 x 224 x 64 as well (a revision of the README of
-  xytpai/flydsl-examples shows one, chosen for 8192 x 8192 x 8192 in fp16). The faster tile is
-  taken. A smaller tile has less work at each step and takes as many cycles less.
+  xytpai/flydsl-examples shows one, chosen for 8192 x 8192 x 8192 in fp16). The faster tile is used.
+  A smaller tile has less work per step, and proportionally fewer cycles.
 - Eight rows of tiles at a time are walked column by column, and workgroups are not remapped to
   XCDs: ``WorkGroupMapping`` 8 and ``WorkGroupMappingXCC`` 1, the defaults of TensileLite
-  (ROCm/hipBLASLt, tensilelite/Tensile/Common/GlobalParameters.py). Rows here are columns there.
+  (ROCm/hipBLASLt, tensilelite/Tensile/Common/GlobalParameters.py). Its columns are rows here.
 - Its fastest products keep the matrix units busy for 94.2 % of the cycles (`power`, MAF).
 """
 
@@ -57,7 +57,7 @@ def rows() -> list[dict[str, str]]:
 
 
 def products_of(row: Mapping[str, str]) -> Iterator[Product]:
-    """Yield the products that a row may be, one for each tile, with the order of the tiles."""
+    """Yield the candidate products of a row, one for each tile, with the order of the tiles."""
     m, n, k = (int(row[name]) for name in "mnk")
     other = row["library"] == LIBRARY
     boards = POWER if row["source"] in BY_AMD else ELSEWHERE

@@ -1,9 +1,9 @@
 """Estimate the time of a large product from one emulated workgroup at two short depths.
 
-A workgroup takes a constant number of cycles, and the same number for each step of k. Two depths
+A workgroup takes a constant number of cycles, plus a constant number for each step of k. Two depths
 determine both. The model simulates a launch of many workgroups as copies of this one, in rounds, at
-the clock to which power limits it. What the workgroups share in the caches follows from the order
-of their tiles (`timing.tile_order`).
+the clock to which power limits it. The workgroups' sharing in the caches follows from the order of
+their tiles (`timing.tile_order`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from cupygemm.emulator.targets import TARGETS
 
 @dataclass(frozen=True, kw_only=True)
 class Product:
-    """The product that others measured.
+    """A product with a published speed.
 
     Attributes
     ----------
@@ -30,10 +30,10 @@ class Product:
     power : Power
         The board and the operands.
     work : float
-        Steps of k of the measured kernel, relative to the emulated one: its matrix instructions and
-        their cycles.
+        Steps of k of the measured kernel, and so its matrix instructions and cycles, relative to
+        the emulated one.
     slowdown : float
-        Cycles of the measured kernel for the same work, likewise.
+        Cycles of the measured kernel for the same work, relative to the emulated one.
     """
 
     m: int
@@ -69,7 +69,7 @@ class Estimate:
     power: Power
 
     def tflops_at(self, fitted: Fitted) -> float:
-        """Return the speed at the clock that other fitted constants give.
+        """Return the speed at the clock from other fitted constants.
 
         Parameters
         ----------
@@ -103,7 +103,7 @@ def estimate(
     workloads = [_workload(profile, shares, workgroups, resident) for profile in profiles]
     clock = clock_mhz or float(target.clock_mhz)
     for again in range(1 if clock_mhz else 4):
-        # The clock determines the latencies, which slightly change the clock.
+        # The clock determines the latencies, which in turn change the clock slightly.
         cycles, share = _extrapolate(workloads, depths, product.k, clock)
         cycles, share = cycles * product.work * product.slowdown, share / product.slowdown
         memory = shares.memory_bytes / (cycles * target.num_cus)

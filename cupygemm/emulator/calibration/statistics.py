@@ -1,4 +1,4 @@
-"""How far modelled figures are off, and whether they rank as the published ones do."""
+"""Errors of modelled figures, and their agreement in rank with the published ones."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from statistics import geometric_mean
 from cupygemm.emulator.calibration import fit
 from cupygemm.emulator.calibration.figures import Figure
 
-APART = 0.05  # published figures that differ by less have no order
+APART = 0.05  # published figures that differ by less are not ranked
 
 
 def mean_error(figures: Iterable[Figure]) -> float:
@@ -19,10 +19,10 @@ def mean_error(figures: Iterable[Figure]) -> float:
 
 
 def error_within_sources(figures: Iterable[Figure]) -> float:
-    """Return the mean absolute error that one factor for each group and source leaves.
+    """Return the mean absolute error after fitting one factor for each group and source.
 
     A source measures on its own boards, with its own operands, on which power and so the clock
-    depend. The factor removes that; the rest is the error from product to product.
+    depend. The factor removes that; the error between products remains.
     """
     found = list(figures)
     ratios: dict[tuple[str, str], list[float]] = {}
@@ -38,14 +38,14 @@ def error_within_sources(figures: Iterable[Figure]) -> float:
 
 
 def ordered(figures: Iterable[Figure], *, within_sources: bool = False) -> tuple[int, int]:
-    """Return how many pairs of published figures rank alike, and how many pairs there are.
+    """Return the number of pairs that the model ranks as published, and of all pairs.
 
     Parameters
     ----------
     figures : iterable of Figure
-        A pair is `APART` or more apart, on boards of one name, in one type.
+        The figures of a pair differ by at least `APART`, with the same board name and type.
     within_sources : bool
-        Whether both have one source, which measured them on one board.
+        Whether both are from the same source, which measured them on one board.
     """
     alike = total = 0
     for a, b in combinations(figures, 2):
@@ -60,7 +60,7 @@ def ordered(figures: Iterable[Figure], *, within_sources: bool = False) -> tuple
 
 
 def repeated(figures: Iterable[Figure]) -> list[float]:
-    """Return how far published speeds of one library, board and product are apart, by product."""
+    """Return the spread of published speeds of one library, board and product, by product."""
     found: dict[tuple[str, str], list[float]] = {}
     for figure in figures:
         found.setdefault((figure.group, figure.name), []).append(figure.published)
@@ -78,7 +78,7 @@ def summary(figures: Iterable[Figure]) -> Iterator[str]:
     if not speeds:
         return
     yield f"{len(speeds)} speeds: mean error {mean_error(speeds):.1%}, of which"
-    yield f"  {error_within_sources(speeds):.1%} remain behind one factor for each source's board."
+    yield f"  {error_within_sources(speeds):.1%} remain after one factor for each source's board."
     if len({fit.publisher(figure) for figure in speeds if figure.estimate}) > 1:
         sources, publishers = (
             fit.held_out_mean(speeds, key) for key in (fit.source, fit.publisher)

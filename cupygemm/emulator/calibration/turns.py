@@ -1,7 +1,7 @@
 """Compare eight waves that take turns at the matrix units with four that interleave (turns.hip).
 
-Both have a tile of 256 x 256 x 64 for each compute unit. The speeds of products by kernels of these
-forms are in products.csv.
+Both have a tile of 256 x 256 x 64 for each compute unit. Speeds of such kernels are in
+products.csv.
 """
 
 from __future__ import annotations

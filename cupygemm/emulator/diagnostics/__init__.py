@@ -1,1 +1,1 @@
-"""What the checks are called and where they are stated, and what becomes of their findings."""
+"""The names and sources of the checks, and the handling of their findings."""

@@ -1,4 +1,4 @@
-"""Whether a finding of the emulated device's checks is an error, a warning or dropped.
+"""Decide whether a check's finding is an error, a warning or dropped.
 
 `table` lists the checks. A policy has a severity for each: a finding of a check that is an "error"
 ends the launch, a "warn" is collected while the kernel runs on, and one that is "off" is dropped.
@@ -27,11 +27,11 @@ class Policy(dict[str, str]):
     Attributes
     ----------
     records : bool
-        Whether a launch needs the records from which races, missing waits and the like are found.
+        Whether a launch needs the records for finding races, missing waits and the like.
     named : frozenset of str
         The checks whose severities the user has named.
     known : mapping of str to KnownFault
-        By check, the faults of CuPy's that are warnings for this reason alone.
+        By check, the known faults of CuPy, which are warnings for this reason alone.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Policy(dict[str, str]):
         return found
 
     def changed(self, severities: Mapping[str, str | bool]) -> Policy:
-        """Return this policy with other severities for some checks or groups.
+        """Return a copy of this policy with other severities for some checks or groups.
 
         Parameters
         ----------
@@ -80,7 +80,7 @@ class Policy(dict[str, str]):
             There is no such check or severity.
         """
         new, named = dict(self), self.named
-        # A group first, so that a name within it counts whatever the order is.
+        # Groups come first, so that a single check's severity overrides its group's in any order.
         for name in sorted(severities, key=lambda name: name not in GROUPS):
             given = severities[name]
             severity = given if isinstance(given, str) else "error" if given else "off"
@@ -115,12 +115,12 @@ def policy(enabled: bool | Policy | None = None) -> Policy:
     Parameters
     ----------
     enabled : bool or Policy, optional
-        What the launch asks for; by default what `checks` or the environment says.
+        The launch's own setting; by default that of `checks` or the environment.
 
     Raises
     ------
     ValueError
-        The variable's value cannot be read.
+        The environment variable's value cannot be parsed.
     """
     if isinstance(enabled, Policy):
         return enabled
@@ -132,7 +132,7 @@ def policy(enabled: bool | Policy | None = None) -> Policy:
 
 @functools.lru_cache(maxsize=8)
 def _from_environment(text: str) -> Policy:
-    """Return the policy of the variable's value: 0, 1, or ``name=severity,...``."""
+    """Return the policy for the variable's value: 0, 1, or ``name=severity,...``."""
     named = {"": _ON, "1": _ON, "0": _OFF}.get(text.strip())
     if named is not None:
         return named
@@ -148,7 +148,7 @@ def parse(text: str) -> dict[str, str]:
     Raises
     ------
     ValueError
-        An entry has another form.
+        An entry does not have this form.
     """
     found = {}
     for entry in filter(None, (part.strip() for part in text.split(","))):
@@ -166,9 +166,9 @@ def checks(enabled: bool | None = None, **severities: str | bool) -> Iterator[No
     Parameters
     ----------
     enabled : bool, optional
-        True sets every check to its default. False makes launches faster: they do not look for
-        missing waits and wait states, uses of values that were never written, and races. Without
-        it, the checks that are not named stay as they are.
+        True sets every check to its default. False makes launches faster by skipping the checks for
+        missing waits and wait states, uses of values that were never written, and races. If
+        omitted, the checks that are not named stay as they are.
     **severities : {"error", "warn", "off"}
         The severities of some checks or groups of checks, by name. "error" ends the launch with a
         `KernelFault`. "warn" lists the findings at the end of the launch, in a `KernelWarning` and

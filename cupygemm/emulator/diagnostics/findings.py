@@ -1,8 +1,8 @@
-"""The findings of a launch: they end it, are collected as warnings, or are dropped, by policy.
+"""The findings of a launch: by policy, they end it, are collected as warnings, or are dropped.
 
-A unit that finds something calls `Findings.report`. If this returns, the unit continues as if its
-check did not exist. A warning is described where it is found, once for each kind of finding at each
-instruction; a `KernelWarning` lists them at the end of the launch.
+A unit with a finding calls `Findings.report`. If this returns, the unit continues as if its check
+did not exist. A warning is described where it is found, once for each kind of finding at each
+instruction; a `KernelWarning` lists the warnings at the end of the launch.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from cupygemm.emulator.diagnostics.checking import Policy
 from cupygemm.emulator.errors import EmulatorError, Fault, KernelFault, KernelWarning
 
 _LISTED = 10  # findings that a warning shows
-_NAMED = 3  # checks that are off, of which a summary has the names
+_NAMED = 3  # disabled checks whose names a summary contains, at most
 _STRICTNESS = ("off", "warn", "error")
 _PACKAGES = ("cupygemm", "cupy", "cupyx", "cupy_backends")
 _observers: list[Observed] = []
@@ -48,13 +48,13 @@ class Observed:
     Attributes
     ----------
     errors : list of EmulatorError
-        What ended a launch or a call.
+        The errors that ended a launch or a call.
     warnings : list of EmulatorError
         The findings of checks that are warnings.
     launches : dict of str to int
-        How often each kernel was launched, by its name.
+        The number of launches of each kernel, by its name.
     severities : dict of str to set of str
-        What each check was, in one launch or another.
+        The severities of each check in the launches.
     """
 
     errors: list[EmulatorError] = field(default_factory=list)
@@ -71,7 +71,7 @@ class Observed:
     def checked(self) -> str:
         """Say what was checked, and how strictly: ``3 launches of 2 kernels (25 checks on, ...)``.
 
-        A check counts as what it was at least strictly.
+        A check counts with its least strict severity.
         """
         launches, kernels = sum(self.launches.values()), len(self.launches)
         least = {check: min(seen, key=_STRICTNESS.index) for check, seen in self.severities.items()}
@@ -99,8 +99,8 @@ class Findings:
     warnings : list of KernelFault
         The findings that are warnings, in the order in which they were found.
     listed : dict of int to int
-        By program counter, the bits of the codes that native/machine.h gives to kinds of findings
-        and that are among the warnings.
+        By program counter, a bit mask of the findings already among the warnings, with the codes of
+        native/machine.h.
     explain : callable
         Describes a `Fault` of some waves as a `KernelFault`; the run loop sets it.
     """
@@ -113,7 +113,7 @@ class Findings:
         self._seen: set[tuple[int, str, str]] = set()
 
     def wants(self, check: str, kind: str, pc: int) -> bool:
-        """Tell whether a finding would be an error, or a warning that is not on the list."""
+        """Tell whether a finding would be an error, or a warning that is not listed yet."""
         severity = self.policy[check]
         return severity == "error" or (severity == "warn" and (pc, check, kind) not in self._seen)
 
@@ -124,7 +124,8 @@ class Findings:
         ----------
         fault : Fault
         group : Group or None
-            The waves that execute the instruction; None if the fault's wave counts in the batch.
+            The waves that execute the instruction; None if the fault's wave is numbered in the
+            batch.
         pc : int
             Byte offset of the instruction.
 
@@ -143,7 +144,7 @@ class Findings:
 
     def finish(self, kernel: str, error: EmulatorError | None = None) -> None:
         """Emit the warnings of a launch that has ended, and tell the observers."""
-        self.explain = None  # it holds the run loop, which holds this
+        self.explain = None  # it refers to the run loop, which refers to this object
         for seen in _observers:
             seen.add_launch(kernel, self.policy)
             seen.warnings.extend(self.warnings)
@@ -174,7 +175,7 @@ class Findings:
 
 
 def report_call(error: EmulatorError, severity: str) -> None:
-    """Raise a finding in a copy, a fill or a library call, or issue a warning."""
+    """Raise a finding of a copy, a fill or a library call, or issue a warning."""
     for seen in _observers:
         (seen.errors if severity == "error" else seen.warnings).append(error)
     if severity == "error":
@@ -206,7 +207,7 @@ def _warn(text: str, *, may_raise: bool) -> None:
             module=site.names.get("__name__"),
             registry=registry,
         )
-    except KernelWarning:  # a filter makes warnings errors
+    except KernelWarning:  # a filter turns warnings into errors
         if may_raise:
             raise
 

@@ -1,8 +1,8 @@
-"""Faults of CuPy's own kernels that are known to change no result.
+"""Known faults of CuPy's own kernels that do not change results.
 
-A program that calls such a kernel cannot help it. So these findings are warnings, unless the check
-is named as an error; the documentation has a section on each. A rule names a kernel by its symbol,
-which contains the types of its arguments, and a check.
+A program that calls such a kernel cannot avoid the fault. So these findings are warnings, unless
+the check is named as an error; the documentation has a section on each. A rule names a check, and a
+kernel by its symbol, which contains the types of its arguments.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ class KnownFault(NamedTuple):
     Attributes
     ----------
     kernel : str
-        A regular expression of its symbol.
+        A regular expression for its symbol.
     check : str
         The check that finds it.
     section : str
-        The section of the page "Found in CuPy" on it.
+        Its section of the page "Found in CuPy".
     """
 
     kernel: str

@@ -1,18 +1,18 @@
-"""What the compiler's warnings about HIP source say of variables and of masks of waves.
+"""Report the compiler's warnings about uninitialised variables and wave masks in HIP source.
 
 At -O3, the compiler assumes any value for a variable that was never initialised, so the code may
-show no trace of it. Therefore the compiler's warnings are kept in the code object, as comments, and
-are reported when it is loaded. CuPy's own and generated programs are left out. The compiler looks
-at numbers and vectors, but not at elements of arrays.
+show no trace of it. Therefore the compiler's warnings are stored in the code object, as comments,
+and are reported when it is loaded. CuPy's own and generated programs are excluded. The compiler
+checks numbers and vectors, but not elements of arrays.
 
-Where it says that a variable "may be" uninitialized, it has not compared conditions or counted the
-rounds of loops, and is often wrong. It is followed where the variable is used to compute its own
-next value, as an accumulator is, which no condition can excuse in the first round. Lanes may pass a
-variable that they have not set to __shfl, which reads another lane. They may not pass it to a
-group's shfl, whose argument the compiler takes to be set.
+If it says that a variable "may be" uninitialized, it has not compared conditions or counted loop
+iterations, and is often wrong. Such a warning counts only if the variable is used to compute its
+own next value, as an accumulator is: in the first iteration, no condition can excuse that. Lanes
+may pass an unset variable to __shfl, which reads another lane, but not to a group's shfl, whose
+argument the compiler assumes to be set.
 
-A mask of a wave, such as that of __ballot, has 64 bits. Where code written for warps of 32 threads
-keeps 32 of them, the compiler's warning is kept likewise. Its other warnings of this kind are not.
+A wave mask, such as __ballot's, has 64 bits. If code written for warps of 32 threads keeps only 32
+of them, the compiler's warning is stored as well. Other warnings of lost bits are not.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ OPTIONS = ("-Wuninitialized", "-Wsometimes-uninitialized", "-Wconditional-uninit
 _NAMES = "|".join(option.removeprefix("-W") for option in OPTIONS)
 _WARNING = re.compile(rf"^(.+:\d+:\d+): warning: (.+) \[-W(?:{_NAMES})[^]]*\]$", re.MULTILINE)
 _USE = re.compile(r"^(.+:\d+:\d+): note: uninitialized use occurs here$", re.MULTILINE)
-# In front of a value that another lane's takes the place of.
+# The text before an argument that is replaced by another lane's value.
 _SHUFFLED = re.compile(
     r"\b(?:__shfl(?:_up|_down|_xor)?|\w*readfirstlane)\s*\(\s*$"
     r"|\b__shfl\w*_sync\s*\((?:[^,()]|\(\))*,\s*$"
@@ -55,7 +55,7 @@ _MARKS = {
     CHECK: "cupygemm: used before it is written: ",
     MASKS: "cupygemm: a mask of a wave is cut off: ",
 }
-_GENERATED = "#include <cupy/"  # how programs of CuPy's own begin
+_GENERATED = "#include <cupy/"  # the start of CuPy's own programs
 _INTEGER_PRODUCT = re.compile(
     r"(?:#define \w+ \d+\n)+\s*#define fetch\(.*\n\s*"
     r"template<typename T>\s+__device__ void _tensordot_core_int_kernel_impl\("
@@ -64,25 +64,25 @@ _BETWEEN = ("cupygemm", "cupy.cuda", "cupy._core", "cupy_backends", "ctypes")
 
 
 def is_generated(source: str) -> bool:
-    """Tell whether a program is one of CuPy's own, generated or, for integer products, written."""
+    """Tell whether a program is CuPy's own: generated, or its kernel for integer products."""
     return source.startswith(_GENERATED) or _INTEGER_PRODUCT.match(source) is not None
 
 
 def options(source: str) -> list[str]:
-    """Return the options of the compiler for the warnings about a program."""
+    """Return the compiler's options for the warnings about a program."""
     if re.search(_MASK, source) is None:
         return list(OPTIONS)
     return [*OPTIONS, f"-W{_SHORTEN}", f"-Wno-error={_SHORTEN}"]
 
 
 def without_shortened(log: str) -> str:
-    """Return the compiler's log without the warnings that only this module asked for."""
+    """Return the compiler's log without the warnings that only this module enabled."""
     left, count = _SHORTENED.subn("", log)
     return _COUNT.sub("", left) if count else log
 
 
 def comments(source: str, log: str) -> list[str]:
-    """Return assembly that keeps the warnings of the compiler's log of a program.
+    """Return assembly that stores the warnings of a program's compiler log.
 
     Parameters
     ----------
@@ -107,13 +107,13 @@ def comments(source: str, log: str) -> list[str]:
 
 
 def _warnings(log: str) -> Iterator[tuple[str, str, str]]:
-    """Yield the places and texts of warnings about variables, and the notes that follow them."""
+    """Yield the places and texts of warnings about variables, and their notes."""
     for found in _WARNING.finditer(log):
         yield found[1], found[2], log[found.end() :].partition(": warning: ")[0]
 
 
 def _text_from(source: str, where: str) -> tuple[str, str]:
-    """Return the text before and after a place that the compiler names; "" if not known."""
+    """Return the text before and after a place that the compiler names; "" if unknown."""
     file, line, column = where.rsplit(":", 2)
     try:
         text = Path(file).read_text(errors="replace") if Path(file).is_absolute() else source
@@ -124,7 +124,7 @@ def _text_from(source: str, where: str) -> tuple[str, str]:
 
 
 def _is_certain(source: str, where: str, what: str) -> bool:
-    """Tell whether a warning is certain, or about a statement that computes a variable anew."""
+    """Tell whether a warning is certain, or its statement computes the variable from itself."""
     doubtful = re.match(r"variable '(\w+)' may be uninitialized", what)
     if doubtful is None:
         return True
@@ -141,13 +141,13 @@ def _is_certain(source: str, where: str, what: str) -> bool:
 
 
 def _is_shuffled(source: str, notes: str) -> bool:
-    """Tell whether a warning's notes say that the variable is used as a shuffle's value."""
+    """Tell whether a warning's notes show the variable as a shuffle's argument."""
     use = _USE.search(notes)
     return use is not None and _SHUFFLED.search(_text_from(source, use[1])[0]) is not None
 
 
 def report(elf: bytes) -> None:
-    """Report the warnings that a loaded code object keeps.
+    """Report the warnings stored in a loaded code object.
 
     Parameters
     ----------
@@ -177,7 +177,7 @@ def _text(check: str, found: Iterable[bytes]) -> str:
 
 
 def called_by_cupy() -> bool:
-    """Tell whether a function of CuPy's, and not a user of its kernel classes, loads the code."""
+    """Tell whether a CuPy function, rather than a user of its kernel classes, loads the code."""
     frame = sys._getframe()  # noqa: SLF001  # inspect.currentframe returns the same
     while frame.f_back is not None:
         name = frame.f_globals.get("__name__", "")

@@ -1,6 +1,6 @@
-"""The table of checks: what each finds, what the device does where it is no error, and why.
+"""The table of checks: what each finds, what the device does if it is not an error, and why.
 
-`checking` says which of them are errors, warnings or off.
+`checking` decides which of them are errors, warnings or off.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Check:
     finds : str
         What a finding is.
     otherwise : str
-        What the instruction does instead where a finding does not end the launch.
+        The instruction's behaviour if a finding does not end the launch.
     source : str
         Where the rule is stated.
     default : {"error", "warn", "off"}
@@ -60,15 +60,15 @@ CHECKS: Mapping[str, Check] = {
         "off",
     ),
     "uninitialised": Check(
-        "an address, a branch, an atomic or a stored value that depends on bits that nothing "
-        "wrote, among them elements of local arrays and structures in HIP source; to store such "
+        "an address, a branch, an atomic or a stored value that depends on bits that were never "
+        "written, including elements of local arrays and structures in HIP source; to store such "
         "an element unchanged, as a copy of a structure does, is a warning",
         "the bits that happen to be there are used",
         "the kernel's result would depend on earlier contents of registers or memory",
     ),
     "uninitialised_source": Check(
-        "a variable of HIP source that is used before it is written, as far as the compiler "
-        "sees; elements of arrays and structures belong to uninitialised",
+        "a variable of HIP source that is used before it is written, as far as the compiler can "
+        "tell; elements of arrays and structures belong to uninitialised",
         "the compiler assumes any value",
         "clang's -Wuninitialized, -Wsometimes-uninitialized and -Wconditional-uninitialized; the "
         'last says "may be", and counts only where a variable is used to compute its own next '
@@ -85,9 +85,9 @@ CHECKS: Mapping[str, Check] = {
     "warp_idioms": Check(
         "HIP source, in a block of more than 32 threads, that reduces 32 lanes by shuffles without "
         "counting in groups of 32, reads a lane of the wave for one of such a group, masks lanes "
-        "of a ballot in 32 bits, takes the number of a group of lanes for that of a wave "
+        "of a ballot in 32 bits, uses the number of a group of lanes as that of a wave "
         "(readfirstlane), or reduces in LDS without volatile or a barrier",
-        "the result is another one",
+        "the result differs",
         "HIP's porting guide: waves of CDNA GPUs have 64 lanes; CUDA's programming guide, on "
         "warp-synchronous programming",
         "warn",
@@ -103,7 +103,7 @@ CHECKS: Mapping[str, Check] = {
     "sync_masks": Check(
         "a call of __shfl_sync, __ballot_sync or a relative with a mask that does not name exactly "
         "the lanes that call it with this mask",
-        "the function is computed for the lanes that are active",
+        "the function is computed for the active lanes",
         "HIP's documentation of warp cross-lane functions; the assertion in ROCm's "
         "amd_warp_sync_functions.h",
         "warn",
@@ -112,7 +112,7 @@ CHECKS: Mapping[str, Check] = {
         "an argument of cupy.RawKernel whose bytes the kernel reads as another value, because its "
         "type has another size or kind; too few arguments. Arrays of another dtype than the "
         "pointer's, and too many arguments, are a warning",
-        "the kernel reads the bytes that are there",
+        "the kernel reads the bytes as its own type",
         "HIP's hipModuleLaunchKernel, which takes addresses without types; CuPy's user guide, on "
         "raw kernels and their arguments",
     ),
@@ -149,13 +149,13 @@ CHECKS: Mapping[str, Check] = {
         "warn",
     ),
     "inactive_lanes": Check(
-        "an address, a branch, an atomic or a stored value that depends on what ds_bpermute, "
-        "ds_swizzle (__shfl), DPP with bound_ctrl or v_readlane has read in a lane that is "
-        "switched off; DPP and v_readlane only in code whose source lines are known, and not "
+        "an address, a branch, an atomic or a stored value that depends on a value that "
+        "ds_bpermute, ds_swizzle (__shfl), DPP with bound_ctrl or v_readlane has read from an "
+        "inactive lane; DPP and v_readlane only in code whose source lines are known, and not "
         "where the 0 that DPP reads adds nothing",
-        "the value is 0; that of v_readlane is what its register holds",
+        "the value is 0; v_readlane reads the lane's register",
         "HIP's documentation and CUDA's programming guide, on __shfl; the CDNA3 ISA guide states 0 "
-        "for lanes that EXEC switches off",
+        "for inactive lanes",
         "warn",
     ),
     "integer_divisions": Check(
@@ -183,16 +183,16 @@ CHECKS: Mapping[str, Check] = {
         "LLVM's User Guide for AMDGPU, memory model",
     ),
     "write_backs": Check(
-        "a load past the caches, an atomic or an ordered load of what a workgroup on another XCD "
-        "has stored by a plain store, if the L2 there was not written back since (__threadfence, a "
-        "release); CDNA3 and CDNA4",
+        "a load past the caches, an atomic or an ordered load of data that a workgroup on another "
+        "XCD has stored by a plain store, if the L2 there was not written back since "
+        "(__threadfence, a release); CDNA3 and CDNA4",
         "the stored value is read",
         "LLVM's User Guide for AMDGPU, memory model of gfx942: buffer_wbl2 sc1 makes earlier "
         "stores visible to the other XCDs of a device",
         "warn",
     ),
     "invalidations": Check(
-        "a plain load of what another workgroup has stored, ordered by atomics, if its own "
+        "a plain load of data that another workgroup has stored, ordered by atomics, if its own "
         "workgroup has loaded the same 16 bytes before and not emptied its vector L1 since "
         "(__threadfence, an acquire)",
         "the stored value is read",
@@ -208,8 +208,8 @@ CHECKS: Mapping[str, Check] = {
     ),
     "lane_races": Check(
         "two lanes of a wave that store different values to the same bytes in one instruction, or "
-        "that add to what they have read there, unless all lanes do so at one place; a warning in "
-        "CuPy's own kernels and in code without source lines, which may mean it",
+        "that add to a value read there, unless all lanes do so at one address; a warning in "
+        "CuPy's own kernels and in code without source lines, which may intend it",
         "the value of the last lane stays",
         "CUDA's programming guide, on SIMT: which thread performs the last write is not defined; "
         "AMD's ISA guides state no order of lanes",
@@ -220,10 +220,10 @@ CHECKS: Mapping[str, Check] = {
         "HIP's runtime API: streams, events and the legacy default stream",
     ),
     "pending_copies": Check(
-        "pinned memory of the host that the host changes while an asynchronous copy from it is "
-        "pending, not in launches that wait in their stream; or that a copy is made to for which "
-        "the host has not waited when the program ends",
-        "the copy has read what was there when it was submitted",
+        "pinned host memory that the host changes while an asynchronous copy from it is pending, "
+        "except in launches that wait in their stream; or a copy to pinned memory that the host "
+        "has not waited for when the program ends",
+        "the copy has read the contents at the time of submission",
         "HIP's runtime API: hipMemcpyAsync returns before the copy is done",
         "warn",
     ),
@@ -233,16 +233,16 @@ CHECKS: Mapping[str, Check] = {
         "CDNA3 ISA guide, section 4.3 (S_BARRIER)",
     ),
     "partial_barriers": Check(
-        "a barrier at which lanes of a wave are switched off that access memory, or reach another "
-        "barrier, behind it; in code whose source lines are known",
-        "the wave goes on, as the hardware counts waves and not lanes",
+        "a barrier at which lanes of a wave are inactive that access memory, or reach another "
+        "barrier, after it; in code whose source lines are known",
+        "the wave continues, as the hardware counts waves and not lanes",
         "HIP's documentation and CUDA's programming guide: __syncthreads in conditional code only "
         "where the whole block agrees",
         "warn",
     ),
     "early_ends": Check(
         "a first wave of a workgroup that ends before its first barrier, while others wait there "
-        "and may read LDS behind it",
+        "and may read LDS after it",
         "the other waves go on, as the hardware counts only waves that have not ended",
         "CDNA3 ISA guide, section 4.3 (S_BARRIER); CUDA's programming guide allows __syncthreads "
         "in conditional code only where the whole block agrees",
@@ -257,7 +257,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     "races": ("lds_races", "global_races", "lane_races", "stream_races"),
     "all": tuple(CHECKS),
 }
-# What a launch without checks does not look for. It is faster, because it keeps no records.
+# The checks that a launch without checks skips. It is faster, because it keeps no records.
 UNCHECKED = (
     "uninitialised",
     "waits",

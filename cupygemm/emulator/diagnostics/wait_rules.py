@@ -1,8 +1,8 @@
-"""The rules of manually inserted wait states: what each is about, and where it is stated.
+"""The rules of manually inserted wait states: the subject and the source of each.
 
-A rule that an ISA guide of AMD states is an error by default: the guide says that the hardware does
-not check for these dependencies. A rule that only LLVM follows is a warning. No guide states it,
-and AMD's own assembly breaks it in kernels that are in use.
+A violation of a rule in AMD's ISA guides is an error by default: the guides say that the hardware
+does not check for these dependencies. A rule that only LLVM follows is a warning. No guide states
+it, and AMD's own assembly violates it in kernels that are in use.
 
 `wait_pairs` has the numbers.
 """
@@ -28,7 +28,7 @@ class Rule:
     source : str
         Where the rule is stated.
     severity : {"error", "warn"}
-        What a finding is by default.
+        The default severity of a finding.
     """
 
     finds: str

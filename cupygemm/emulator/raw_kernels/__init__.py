@@ -1,1 +1,1 @@
-"""Kernels in source, before they run: arguments that they would misread, idioms of warps."""
+"""Checks of kernels in source before they run: misread arguments and warp idioms."""

@@ -1,12 +1,12 @@
-"""Whether the arguments of a launch have the types and sizes that the kernel reads.
+"""Check that the arguments of a launch have the types and sizes that the kernel reads.
 
-HIP passes the address of each argument and nothing else: the kernel reads as many bytes as its
-parameter has, as the type that it has there. CuPy passes Python's numbers as int64, float64 and
-complex128, and an array as its address, whatever its dtype is.
+HIP passes only the address of each argument: the kernel reads the bytes of its parameter's size as
+its parameter's type. CuPy passes Python's numbers as int64, float64 and complex128, and an array as
+its address, whatever its dtype is.
 
-A number is compared by value: nothing is wrong with an int64 of 5 where the kernel reads an int.
-An array is compared by dtype where the type of the parameter is known (`parameter_types`), but for
-types that stand for any bytes: void, char, vectors, structures, and arrays of 8-bit integers.
+A number is compared by value: an int64 of 5 is valid if the kernel reads an int. An array is
+compared by dtype if the parameter's type is known (`parameter_types`), except for types that stand
+for any bytes: void, char, vectors, structures, and arrays of 8-bit integers.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 CHECK = "argument_types"
 _POINTER = 8
 _NULL_PAGE = 4096
-_ANY_BYTES = {"u1", "i1"}  # dtypes of what may be a buffer of anything
+_ANY_BYTES = {"u1", "i1"}  # dtypes of untyped buffers
 _NARROW = {"f2", "bfloat16"}
-_SAME = {  # what may be passed beside a parameter's own dtype: the same bits
+_SAME = {  # other dtypes valid for a parameter's dtype: the same bits
     "bf16": {"u2", "i2", "bfloat16"},
     "f2": {"u2", "i2"},
     "u2": _NARROW,
@@ -44,18 +44,18 @@ _SAME = {  # what may be passed beside a parameter's own dtype: the same bits
 
 @dataclass(frozen=True)
 class Given:
-    """What a launch passes for a parameter.
+    """The argument of a launch for a parameter.
 
     Attributes
     ----------
     dtype : str
-        NumPy's name of an array's elements or of a number, e.g. "f8".
+        NumPy's name of the type of an array's elements or of a number, e.g. "f8".
     value : int, float, complex or None
-        None of an array.
+        None for an array.
     size : int
         Elements.
     is_python : bool
-        Whether it is a number of Python's.
+        Whether it is a Python number.
     """
 
     dtype: str
@@ -65,7 +65,7 @@ class Given:
 
     @property
     def words(self) -> str:
-        """How a report names it."""
+        """A description for reports."""
         name = _long(self.dtype)
         if self.value is None:
             return f"an array of {name}"
@@ -86,14 +86,14 @@ def report(kernel: Kernel, given: Sequence[Given | None], *, are_an_array: bool 
     ----------
     kernel : Kernel
     given : sequence of Given or None
-        None for what is not looked at.
+        None for an argument that is not checked.
     are_an_array : bool
-        Whether they are the elements of an array, and not those of a tuple.
+        Whether the arguments are the elements of an array rather than of a tuple.
 
     Raises
     ------
     ArgumentFault
-        The check is an error. Of arrays and of too many arguments, only if the user has named it.
+        The check is an error. For arrays and too many arguments, only if the user has named it.
     """
     policy = checking.policy()
     if policy[CHECK] == "off":
@@ -151,7 +151,7 @@ def _words(argument: Argument, parameter: Parameter | None, *, is_pointer: bool)
 
 
 def _array(parameter: Parameter | None, given: Given, wanted: str) -> Iterator[_Finding]:
-    """Compare an array with what a pointer points to."""
+    """Compare an array with the target type of a pointer."""
     dtype = parameter.dtype if parameter else ""
     if dtype in ("", *_ANY_BYTES) or given.dtype in ("", *_ANY_BYTES, dtype):
         return
@@ -166,7 +166,7 @@ def _array(parameter: Parameter | None, given: Given, wanted: str) -> Iterator[_
 
 
 def _address(given: Given, wanted: str) -> Iterator[_Finding]:
-    """Look at a number where the kernel takes a pointer, which may be an address."""
+    """Check a number, which may be an address, for a pointer parameter."""
     if given.dtype[0] == "u" or (given.dtype[0] in "i?" and not 0 < given.value < _NULL_PAGE):
         return
     yield _Finding(f"the kernel takes {wanted}, and {given.words} is passed: pass an array")
@@ -175,7 +175,7 @@ def _address(given: Given, wanted: str) -> Iterator[_Finding]:
 def _array_for_number(
     argument: Argument, parameter: Parameter | None, given: Given, wanted: str
 ) -> Iterator[_Finding]:
-    """Look at an array where the kernel takes a value, which may be its address."""
+    """Check an array for a value parameter, which may take its address."""
     dtype = parameter.dtype if parameter else ""
     if argument.size < _POINTER or (argument.size == _POINTER and dtype not in ("", "u8")):
         yield _Finding(
@@ -188,7 +188,7 @@ def _array_for_number(
 def _number(
     argument: Argument, parameter: Parameter | None, given: Given, wanted: str
 ) -> Iterator[_Finding]:
-    """Compare a number with what the kernel makes of its bytes."""
+    """Compare a number with the value that the kernel reads from its bytes."""
     dtype = parameter.dtype if parameter else ""
     if dtype == given.dtype:
         return
@@ -208,7 +208,7 @@ def _number(
         read = f", and would read {np.frombuffer(data, dtype)[0]!s}"
         fix = _converted(np.dtype(dtype), given.value)
     else:
-        # A value of 4 bytes, of a type that is not known, is no float64.
+        # A 4-byte value of unknown type is not a float64.
         wrong = argument.size == 4 and passed.kind in "fc" and passed.itemsize > 4
         read, fix = "", f"pass numpy.float32({given.value})"
     if wrong:
@@ -220,7 +220,7 @@ def _number(
 
 
 def _differs(wanted: np.dtype[Any], passed: np.dtype[Any], value: Any, data: bytes) -> bool:
-    """Tell whether the kernel would read another value than was meant."""
+    """Tell whether the kernel would read another value than was passed."""
     if wanted.kind in "iub" and passed.kind in "iub":
         bits = 8 * wanted.itemsize
         if passed.itemsize >= wanted.itemsize:  # C's conversion keeps the lower bits
@@ -233,7 +233,7 @@ def _differs(wanted: np.dtype[Any], passed: np.dtype[Any], value: Any, data: byt
 
 
 def _converted(wanted: np.dtype[Any], value: Any) -> str:
-    """Return what to pass instead."""
+    """Return the expression to pass instead."""
     if wanted.kind in "iu" and (
         value != int(value) or not np.iinfo(wanted).min <= value <= np.iinfo(wanted).max
     ):

@@ -1,13 +1,13 @@
-"""Arrays whose elements do not follow each other in memory, as arguments of kernels.
+"""Find non-contiguous arrays as arguments of kernels.
 
-A kernel gets the address of an array's first element, and neither its shape nor its strides. If it
-takes the elements to be in C's order, it reads others than those of ``a.T`` or ``a[:, :3]``, or,
-behind the address of ``a[::-1]``, none at all. This is no fault where the kernel knows the strides.
-Therefore a view is not reported
+A kernel receives the address of an array's first element, but neither its shape nor its strides. If
+it assumes C's order, it reads other elements than those of ``a.T`` or ``a[:, :3]``, and none past
+the first of ``a[::-1]``. This is not a fault if the kernel knows the strides. Therefore a view is
+not reported
 
 * if a number among the arguments, or in the source, is one of its strides, in elements or bytes,
 * if an array of integers among the arguments has room for its strides, or
-* if it owns its memory in Fortran's order, which it then has on purpose.
+* if it owns its memory in Fortran's order, which is then intended.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def report(kernel: Kernel, given: Sequence[Given | None], views: Sequence[View |
     kernel : Kernel
     given : sequence of Given or None
     views : sequence of View or None
-        None for what is no such array.
+        None for any other argument.
 
     Raises
     ------
@@ -99,7 +99,7 @@ def _are_strides_known(
     for each in given:
         if each is not None and each.size in (axes, 2 * axes) and each.dtype[0] in "iu":
             return axes > 1 and each.value is None
-    if view.is_fortran:  # its strides are among its extents, which kernels get anyway
+    if view.is_fortran:  # its strides are among its extents, which kernels receive anyway
         return False
     told = {*view.strides, *view.steps} - {0, 1, -1, view.itemsize, -view.itemsize}
     text = kernel.code_object.program[1]

@@ -1,9 +1,9 @@
-"""The C++ types of a kernel's parameters, as far as its name or its source tell them.
+"""The C++ types of a kernel's parameters, as far as its name or its source contain them.
 
 A code object states the size of each argument, but not its type. The name of a C++ kernel contains
-the types of its parameters. That of an ``extern "C"`` kernel does not, so its declaration is
-searched for in the source that the code object keeps. Macros with parameters are not expanded, and
-a type that is declared elsewhere is not known.
+the types of its parameters. The name of an ``extern "C"`` kernel does not, so its declaration is
+looked up in the source that the code object contains. Macros with parameters are not expanded, and
+a type that is declared elsewhere is unknown.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ class Parameter:
     Attributes
     ----------
     text : str
-        As the source or the demangled name has it.
+        The type as written in the source or the demangled name.
     dtype : str
-        NumPy's name of the type, or of what it points to; "bf16" for bfloat16; "" if not known.
+        NumPy's name of the type, or of a pointer's target; "bf16" for bfloat16; "" if unknown.
     is_pointer : bool
     """
 
@@ -63,7 +63,7 @@ class Parameter:
 
 @weak_cache
 def parameters_of(kernel: Kernel) -> tuple[Parameter, ...] | None:
-    """Return the types of a kernel's parameters, in order; None if they are not known."""
+    """Return the types of a kernel's parameters, in order; None if unknown."""
     texts, aliases = _declared(kernel)
     if not texts or len(texts) != len(kernel.explicit_arguments):
         return None
@@ -79,7 +79,7 @@ def _declared(kernel: Kernel) -> tuple[list[str] | None, dict[str, str]]:
 
 
 def _aliases(source: str) -> dict[str, str]:
-    """Return the types that a program gives other names, unless options may decide on them."""
+    """Return a program's type aliases, unless they may depend on compiler options."""
     pairs = [pair for each in _ALIASES for pair in each.findall(source)]
     pairs += [(name, text) for text, name in _TYPEDEF.findall(source)]
     found: dict[str, set[str]] = {}
@@ -104,7 +104,7 @@ def _from_name(name: str) -> list[str] | None:
 
 @functools.lru_cache(maxsize=256)
 def _demangled(name: str) -> str:
-    """Return a C++ name in words; "" if it cannot be had."""
+    """Return a C++ name demangled; "" if that fails."""
     try:
         library = ctypes.CDLL("libstdc++.so.6")
         demangle, free = library["__cxa_demangle"], ctypes.CDLL(None).free
@@ -134,7 +134,7 @@ def _from_source(source: str, name: str) -> list[str] | None:
 
 
 def _split(text: str) -> list[str]:
-    """Split parameters at the commas that no bracket encloses."""
+    """Split parameters at commas outside of brackets."""
     parts, depth = [""], 0
     for letter in text:
         depth += (letter in "(<[{") - (letter in ")>]}")

@@ -1,9 +1,9 @@
-"""Idioms of CUDA source for warps of 32 threads that are wrong in waves of 64 lanes.
+"""Find idioms of CUDA source for warps of 32 threads that are wrong in waves of 64 lanes.
 
-They compile and run. They are looked for in the source that a code object keeps, when a kernel is
-launched with more than 32 threads in a block, since with fewer they are right. Code that counts
-lanes in groups of 32 throughout is right, too: a reduction that begins at 16 is reported only where
-the source has no such groups.
+They compile and run. The source in a code object is searched for them when a kernel is launched
+with more than 32 threads in a block; with fewer, they are correct. Code that consistently counts
+lanes in groups of 32 is correct, too: a reduction that begins at 16 is reported only if the source
+has no such groups.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def report(code_object: CodeObject, threads: int) -> None:
     ----------
     code_object : CodeObject
     threads : int
-        Of a block.
+        Threads of a block.
 
     Raises
     ------
@@ -108,7 +108,7 @@ def report(code_object: CodeObject, threads: int) -> None:
 
 
 def idioms(source: str) -> Iterator[tuple[int, str]]:
-    """Yield the line of each idiom in a program, and what is wrong with it."""
+    """Yield the line of each idiom in a program, and an explanation."""
     plain = without_comments(source)
     if not any(each in plain for each in ("__shfl", "__ballot", "__shared__", "readfirstlane")):
         return
@@ -121,7 +121,7 @@ def idioms(source: str) -> Iterator[tuple[int, str]]:
 
 
 def _half_sums(source: str) -> Iterator[tuple[int, str]]:
-    """Find reductions by shuffles that begin at 16, where nothing counts in groups of 32."""
+    """Find shuffle reductions that begin at 16 in source that does not count in groups of 32."""
     if _GROUPS.search(source):
         return
     for loop in _LOOP.finditer(source):
@@ -132,7 +132,7 @@ def _half_sums(source: str) -> Iterator[tuple[int, str]]:
 
 
 def _first_lanes(source: str) -> Iterator[tuple[int, str]]:
-    """Find broadcasts from a lane of a group of 32, which read that of the wave."""
+    """Find broadcasts from a lane of a group of 32 that read a lane of the wave instead."""
     if _LANE_OF_32.search(source) is None:
         return
     for call in _BROADCAST.finditer(source):
@@ -142,7 +142,7 @@ def _first_lanes(source: str) -> Iterator[tuple[int, str]]:
 
 
 def _masks(source: str) -> Iterator[tuple[int, str]]:
-    """Find masks of the lanes below one, in 32 bits, that meet a mask of 64 lanes."""
+    """Find 32-bit masks of the lower lanes that are combined with a mask of 64 lanes."""
     for mask in _LANES_BELOW.finditer(source):
         start = max(source.rfind(end, 0, mask.start()) for end in ";{}")
         end = source.find(";", mask.end())
@@ -151,7 +151,7 @@ def _masks(source: str) -> Iterator[tuple[int, str]]:
 
 
 def _bits(source: str) -> Iterator[tuple[int, str]]:
-    """Find bits of one lane, in 32 bits, that are looked up in a ballot of 64 lanes."""
+    """Find 32-bit masks of one lane that are tested against a ballot of 64 lanes."""
     if _LANE_OF_32.search(source) or _FIRST_LANES_ONLY.search(source):
         return
     for name in {ballot[1] for ballot in _BALLOT_OF.finditer(source)}:
@@ -161,7 +161,7 @@ def _bits(source: str) -> Iterator[tuple[int, str]]:
 
 
 def _lost_halves(source: str) -> Iterator[tuple[int, str]]:
-    """Find ballots cut to 32 bits in which each lane looks for those below it in its group."""
+    """Find ballots truncated to 32 bits in which lanes look for lower lanes of their group."""
     if _LANE_OF_32.search(source) is None or _FIRST_LANES_ONLY.search(source):
         return
     for ballot in _LOWER_HALF.finditer(source):
@@ -172,8 +172,8 @@ def _lost_halves(source: str) -> Iterator[tuple[int, str]]:
 
 
 def _not_uniform(source: str) -> Iterator[tuple[int, str]]:
-    """Find numbers of groups of a few lanes that are taken for those of waves."""
-    if "__builtin_amdgcn_readlane" in source:  # which may read the other groups
+    """Find numbers of groups of a few lanes that are used as numbers of waves."""
+    if "__builtin_amdgcn_readlane" in source:  # they may read the other groups
         return
     named: dict[str, set[int]] = {}
     for group in _NAMED_GROUP.finditer(source):
@@ -194,7 +194,7 @@ def _lanes(group: re.Match[str]) -> int:
 
 
 def _lockstep(source: str) -> Iterator[tuple[int, str]]:
-    """Find steps of a reduction in LDS with nothing between them."""
+    """Find steps of a reduction in LDS that neither a barrier nor volatile orders."""
     for steps in _LOCKSTEP.finditer(source):
         name, first, second = steps[1], int(steps[3]), int(steps[4])
         is_volatile = re.search(rf"\bvolatile\b[^;(){{}}]*\b{re.escape(name)}\b", source)
@@ -204,7 +204,7 @@ def _lockstep(source: str) -> Iterator[tuple[int, str]]:
 
 
 def _arguments(text: str) -> list[str]:
-    """Return the arguments of a call, from behind its parenthesis on."""
+    """Return the arguments of a call from the text after its opening parenthesis."""
     parts, depth = [""], 0
     for letter in text:
         depth += (letter in "([{") - (letter in ")]}")
