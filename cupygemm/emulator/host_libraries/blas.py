@@ -9,7 +9,7 @@ from cupygemm.emulator.host_libraries.blas_vectors import MatrixVectors, Vectors
 
 
 class HipBlas(Vectors, MatrixVectors, Products, Matrices, Factors):
-    """hipBLAS, as far as CuPy binds it."""
+    """The functions of hipBLAS that CuPy binds."""
 
     stem = "hipblas"
     soname = "libhipblas.so.3"

@@ -1,4 +1,4 @@
-"""hipBLAS, the batched LU factorisations: of pointers to matrices, with pivots or without."""
+"""hipBLAS, batched LU factorisations of arrays of pointers, with or without pivoting."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from cupygemm.emulator.host_libraries.library import Call, implements
 
 
 def lu(a: NDArray[Any], *, pivoted: bool = True) -> tuple[NDArray[Any], NDArray[np.int32], int]:
-    """Factorise a matrix as LAPACK's getrf does.
+    """Factorise a matrix like LAPACK's getrf.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ def lu(a: NDArray[Any], *, pivoted: bool = True) -> tuple[NDArray[Any], NDArray[
     factors : numpy.ndarray
         L below the diagonal, and U.
     pivots : numpy.ndarray
-        Int32, (min(m, n),): the row that each row was exchanged with, counted from 1.
+        Int32, (min(m, n),): the row with which each row was exchanged, counted from 1.
     info : int
         0, or the first zero on the diagonal of U, counted from 1.
     """
@@ -61,7 +61,7 @@ def lu(a: NDArray[Any], *, pivoted: bool = True) -> tuple[NDArray[Any], NDArray[
 
 
 def exchange(b: NDArray[Any], pivots: NDArray[Any], *, back: bool = False) -> NDArray[Any]:
-    """Return `b` with the row exchanges of `pivots`, or with those undone."""
+    """Apply the row exchanges of `pivots` to `b`, or undo them."""
     rows = np.arange(b.shape[0])
     steps = range(len(pivots))
     for j in reversed(steps) if back else steps:
@@ -72,7 +72,7 @@ def exchange(b: NDArray[Any], pivots: NDArray[Any], *, back: bool = False) -> ND
 def lu_solve(
     factors: NDArray[Any], pivots: NDArray[Any] | None, b: NDArray[Any], op: int
 ) -> NDArray[Any]:
-    """Solve op(a) x = b from the factors of `lu`, as LAPACK's getrs does."""
+    """Solve op(a) x = b with the factors of `lu`, like LAPACK's getrs."""
     if op == NONE:
         b = b if pivots is None else exchange(b, pivots)
         b = trsm(factors, b, 1, (LEFT, LOWER, op, UNIT))
@@ -83,7 +83,7 @@ def lu_solve(
 
 
 class Factors(HipBlasHandles):
-    """The batched functions of LAPACK's names."""
+    """The batched functions with LAPACK's names."""
 
     @implements("hipblas{S,D,C,Z}getrfBatched")
     def _getrf(
@@ -166,7 +166,7 @@ class Factors(HipBlasHandles):
         info: int,
         batch_count: int,
     ) -> None:
-        # Its info is in host memory: the number of the first argument that is wrong, negated.
+        # Its info is in host memory: minus the number of the first invalid argument.
         self.handle(handle)
         check_pointers(call, info=info)
         problem = next(

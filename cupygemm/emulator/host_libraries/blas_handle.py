@@ -1,4 +1,4 @@
-"""hipBLAS's handles and the arguments that its functions share: enumerators, vectors, scalars."""
+"""hipBLAS's handles, and its functions' common arguments: enumerators, vectors, scalars."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ON_HOST, ON_DEVICE = 0, 1  # hipblasPointerMode_t
 
 @dataclass
 class Handle:
-    """A handle: the stream that its calls are ordered in, and where scalars are."""
+    """A handle: the stream of its calls, and the location of scalars."""
 
     stream: int = 0
     pointer_mode: int = ON_HOST
@@ -55,15 +55,15 @@ class BlasHandles(HostLibrary):
         return self.handles[handle]
 
     def scalar(self, call: Call, handle: Handle, argument: str, address: int, dtype: Any) -> Any:
-        """Return alpha or beta, from where the handle's pointer mode says."""
+        """Return alpha or beta, read from host or device memory by the handle's pointer mode."""
         return call.scalar(argument, address, dtype, on_device=handle.on_device)
 
     def store(self, call: Call, handle: Handle, address: int, value: Any, dtype: Any) -> None:
-        """Store a result where the handle's pointer mode says."""
+        """Store a result in host or device memory by the handle's pointer mode."""
         call.store("result", address, value, dtype, on_device=handle.on_device)
 
     def create(self, call: Call, where: int) -> None:
-        """Make a handle, and store it."""
+        """Create a handle, and store it."""
         call.check(where != 0, "handle is a null pointer")
         number = next(self._handles)
         self.handles[number] = Handle()
@@ -75,7 +75,7 @@ class BlasHandles(HostLibrary):
         del self.handles[handle]
 
     def set_stream(self, handle: int, stream: int) -> None:
-        """Order the calls of a handle in a stream."""
+        """Set the stream of a handle."""
         self.handle(handle).stream = stream
 
     def get_stream(self, handle: int, stream: int) -> None:
@@ -83,13 +83,13 @@ class BlasHandles(HostLibrary):
         store_size(stream, self.handle(handle).stream)
 
     def set_pointer_mode(self, call: Call, handle: int, mode: int) -> None:
-        """Say where scalars are."""
+        """Set whether scalars are in host or device memory."""
         call.check(mode in {ON_HOST, ON_DEVICE}, f"pointer mode {mode}", "invalid_enum")
         self.handle(handle).pointer_mode = mode
 
 
 class HipBlasHandles(BlasHandles):
-    """The functions of hipBLAS on handles."""
+    """The functions of hipBLAS for handles."""
 
     @implements("hipblasCreate")
     def _create(self, call: Call, handle: int) -> None:
@@ -117,13 +117,13 @@ class HipBlasHandles(BlasHandles):
 
 
 def check_enums(call: Call, **values: int) -> None:
-    """Check arguments that are enumerators, by what they are: op, uplo, diag or side.
+    """Check arguments that are enumerators: op, uplo, diag or side.
 
     Parameters
     ----------
     call : Call
     **values : int
-        The name's part before an underscore is the kind of enumerator.
+        The part of the name before an underscore is the kind of enumerator.
     """
     known = {
         "op": {NONE, TRANSPOSE, CONJUGATE},
@@ -184,7 +184,7 @@ def vector(
     access: str = "read",
     dtype: Any = None,
 ) -> NDArray[Any]:
-    """Return a view of a BLAS vector: with a negative increment, it starts at its last element.
+    """Return a view of a BLAS vector; a negative increment starts at the last element.
 
     Parameters
     ----------
@@ -207,7 +207,7 @@ def vector(
 
 
 def applied(matrix: NDArray[Any], operation: int) -> NDArray[Any]:
-    """Return op(matrix), a view unless it is conjugated; of stacks, in the last two axes."""
+    """Return op(matrix), a view unless conjugated; for stacks, on the last two axes."""
     if operation == NONE:
         return matrix
     transposed = matrix.swapaxes(-1, -2)
@@ -215,6 +215,6 @@ def applied(matrix: NDArray[Any], operation: int) -> NDArray[Any]:
 
 
 def triangle(n: int, uplo: int, *, unit: bool = False) -> NDArray[np.bool_]:
-    """Return which elements of an n x n matrix lie in a triangle, with its diagonal or without."""
+    """Return which elements of an n x n matrix are in a triangle, with or without its diagonal."""
     ones = np.ones((n, n), np.bool_)
     return np.triu(ones, int(unit)) if uplo == UPPER else np.tril(ones, -int(unit))

@@ -1,4 +1,4 @@
-"""hipBLAS, level 3: GEMM in all its forms, by this package's kernels where they have the type."""
+"""hipBLAS, level 3: all forms of GEMM, by this package's kernels if they support the type."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _COMPUTE = {0: "f2", 1: "f2", 7: "f8", 8: "f8", 9: "i4", 10: "i4"} | dict.fromke
 
 
 class Products(HipBlasHandles):
-    """GEMM in all its forms."""
+    """All forms of GEMM."""
 
     def _gemm(
         self,
@@ -37,7 +37,7 @@ class Products(HipBlasHandles):
         c: Stack,
         compute: np.dtype[Any] | None = None,
     ) -> None:
-        """Check a product's arguments, as far as all forms share them, and compute it."""
+        """Check the arguments that all forms of a product share, and compute it."""
         known = self.handle(handle)
         check_enums(call, op_a=a.operation, op_b=b.operation)
         sizes = {"batch_count": c.shape[0], "m": c.shape[1], "n": c.shape[2]}

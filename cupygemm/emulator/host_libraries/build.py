@@ -17,7 +17,7 @@ _HERE = Path(__file__).parent
 _RUNTIME = Path(libraries.__file__).parent
 _OPTIONS = ("-O0", "-Wall", "-Wextra", "-Werror", "-nostdlib")  # as in `libraries`
 
-# Functions that C holds on to, for as long as the process lives.
+# Functions that C refers to until the process ends.
 _connected: list[Any] = []
 
 
@@ -41,11 +41,11 @@ def connect(library: HostLibrary) -> ctypes.CDLL:
 
 
 def build(library: HostLibrary) -> Path:
-    """Return the built library, from the cache if it is there."""
+    """Build the library, or find it in the cache, and return its path."""
     failed = library.statuses["internal_error"]
     key: list[str | bytes] = [host_compiler_version(), library.soname, *_OPTIONS]
     key += [str(failed), library.extra_source]
-    # The source is made of these files, and takes longer to write than the library to load.
+    # The source depends only on these files; generating it takes longer than loading the library.
     made_of = Path(listing.__file__), listing.listing_of(library.stem)
     for path in (*made_of, _HERE / "entry.h", _RUNTIME / "calls.h"):
         key += [path.name, path.read_bytes()]

@@ -1,6 +1,6 @@
-"""The arithmetic of collective operations: what each rank receives, from what all ranks sent.
+"""The arithmetic of collective operations: each rank's result from all ranks' data.
 
-Sums are added in the order of the ranks, so that results have the same bits each time. 16-bit
+Sums are computed in the order of the ranks, so that results are reproducible bit for bit. 16-bit
 floats are added in float32 and rounded once. RCCL's order and roundings depend on its algorithm.
 """
 
@@ -46,7 +46,7 @@ Payload = bytes | memoryview
 
 @dataclass(frozen=True, kw_only=True)
 class Operation:
-    """What all ranks of a collective call must agree on.
+    """The parameters of a collective call, on which all ranks must agree.
 
     Attributes
     ----------
@@ -79,13 +79,13 @@ class Operation:
 
 
 def results(operation: Operation, sent: Sequence[Payload]) -> list[bytes]:
-    """Return what each rank receives, by rank; empty for a rank that receives nothing.
+    """Return the data that each rank receives, by rank; empty for a rank that receives none.
 
     Parameters
     ----------
     operation : Operation
     sent : sequence of bytes
-        What each rank sent, by rank.
+        The data that each rank sent, by rank.
     """
     size = len(sent)
     nothing = [b""] * size

@@ -1,4 +1,4 @@
-"""The stand-in libraries of a process: all that CuPy's wheel binds, connected to the devices."""
+"""The stand-ins for all libraries that CuPy's wheel binds, connected to the devices."""
 
 from __future__ import annotations
 

@@ -1,12 +1,11 @@
 // Entry points of a stand-in library, each of which calls one Python function with its arguments.
-//
 // listing.py writes the C file that includes this one. It defines `python_failed`, the status of a
-// call that Python could not be asked about, and `number_of_functions`.
+// call if Python could not be called, and `number_of_functions`.
 
 #include <stddef.h>
 #include <string.h>
 
-// Each library has its own; nothing of another library is ever called.
+// Each library has its own copy; no function of another library is called.
 #define cupygemm_set_message entry_set_message
 #define cupygemm_set_main_thread entry_set_main_thread
 __attribute__((visibility("hidden"))) void entry_set_message(int status, const char *text);
@@ -40,7 +39,7 @@ void cupygemm_connect(PyObject *const *table, unsigned long main_thread_identifi
     entry_set_main_thread(main_thread_identifier);
 }
 
-// Why Python could not be asked, in the latest call of this thread that failed so; then empty.
+// Why Python could not be called, for this thread's latest such failure; empty after it is read.
 const char *cupygemm_take_message(void) {
     static _Thread_local char taken[message_bytes];
     memcpy(taken, message, message_bytes);
@@ -48,7 +47,7 @@ const char *cupygemm_take_message(void) {
     return taken;
 }
 
-// Destructors call in after Python has ended, to release what is gone anyway.
+// Destructors make calls after Python has ended, when nothing is left to release.
 #define ENTRY(name, position, format, ...)                                                         \
     if (!Py_IsInitialized()) {                                                                     \
         return 0;                                                                                  \

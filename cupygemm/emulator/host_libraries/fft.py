@@ -1,7 +1,7 @@
 """The stand-in libhipfft.so.0: plans of one to three axes, computed by SciPy.
 
-A plan holds two layouts, of what a transform reads and writes. Transforms are not scaled, as in
-hipFFT. No plan needs a work area.
+A plan has two layouts, for a transform's input and output. Transforms are not scaled, as in hipFFT.
+No plan needs a work area.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ _TYPES = {
 
 @dataclass(frozen=True)
 class Layout:
-    """Where the elements of a batch are.
+    """The memory layout of a batch.
 
     Attributes
     ----------
     shape : tuple of int
-        (batch, and the axes).
+        (batch, *axes).
     strides : tuple of int
-        The strides of these axes, in elements.
+        Strides in elements.
     """
 
     shape: tuple[int, ...]
@@ -45,7 +45,7 @@ class Layout:
 
 @dataclass(frozen=True)
 class Transform:
-    """What a plan computes.
+    """The transform of a plan.
 
     Attributes
     ----------
@@ -56,7 +56,7 @@ class Transform:
     lengths : tuple of int
     batch : int
     read, written : Layout or None
-        None for the default layout, whose rows of real numbers are padded in a transform in place.
+        None for the default layout, in which an in-place transform pads rows of real numbers.
     """
 
     kind: int
@@ -68,7 +68,7 @@ class Transform:
 
     @property
     def complex_lengths(self) -> tuple[int, ...]:
-        """The lengths on the side of complex numbers."""
+        """The lengths on the complex side."""
         if self.kind == _C2C:
             return self.lengths
         return (*self.lengths[:-1], self.lengths[-1] // 2 + 1)
@@ -97,7 +97,7 @@ def packed(batch: int, lengths: Sequence[int], embed: Sequence[int]) -> Layout:
 def embedded(
     batch: int, lengths: Sequence[int], embed: Sequence[int], stride: int, distance: int
 ) -> Layout:
-    """Return hipFFT's advanced layout, whose `stride` is that of the last axis."""
+    """Return hipFFT's advanced layout; `stride` is that of the last axis."""
     steps = [stride * int(np.prod(embed[axis + 1 :])) for axis in range(len(lengths))]
     return Layout((batch, *lengths), (distance, *steps))
 

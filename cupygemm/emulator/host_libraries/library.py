@@ -1,8 +1,8 @@
-"""What the stand-in libraries share: connecting entry points to methods, statuses, messages.
+"""The common part of the stand-in libraries: entry points, statuses and messages.
 
-A method that implements a family of functions gets a `Call` and the C arguments: pointers are
-integers. It returns nothing on success and raises `LibraryError`, or a fault of its operands, on
-failure. CuPy's exceptions have a status alone, so the message is kept until `messages` adds it.
+A method that implements a family of functions receives a `Call` and the C arguments, with pointers
+as integers. It returns nothing on success, and raises `LibraryError` or a fault of its operands on
+failure. CuPy's exceptions have only a status, so the message is kept until `messages` adds it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Method = Callable[..., None]
 
 
 class LibraryError(Exception):
-    """Ends a call with a status and a message.
+    """An error that ends a call with a status and a message.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ def implements(*families: str) -> Callable[[Method], Method]:
     Parameters
     ----------
     *families : str
-        Names as the listing has them.
+        Names from the listing.
 
     Returns
     -------
@@ -77,11 +77,11 @@ class Call(Operands):
     Attributes
     ----------
     letters : str
-        The part of the name that tells members of its family apart, such as ``"S"``.
+        The part of the name that distinguishes the members of its family, such as ``"S"``.
     is_captured : bool
         Whether the call's stream is being captured.
     order : StreamOrder or None
-        None if the call is not compared with the work of other streams.
+        None if the call is not checked against the work of other streams.
     queue : Queue or None
         The call's stream.
     """
@@ -93,12 +93,12 @@ class Call(Operands):
     _place: Operation | None = None
 
     def refuse_capture(self) -> None:
-        """Raise if the call's stream is being captured: the host would have to compute now."""
+        """Raise if the call's stream is being captured, because the host computes immediately."""
         if self.is_captured:
             raise LibraryError(
                 "not_supported",
                 f"{self.function} in a stream that is being captured: the emulated device computes "
-                "it on the host, at once; cupygemm's products and kernels can be captured",
+                "it on the host, immediately; cupygemm's products and kernels can be captured",
             )
 
     def _view(self, argument: str, access: str, address: int, *rest: Any) -> NDArray[Any]:
@@ -123,7 +123,7 @@ class Call(Operands):
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """The type of elements that the function's letter names."""
+        """The element type that the function's letter names."""
         return np.dtype(_DTYPES[self.letters[-1].upper()])
 
     @property
@@ -153,7 +153,7 @@ class Call(Operands):
             Leading dimension.
         access : {"read", "write", "update"}
         used : numpy.ndarray, optional
-            The elements that are touched, by default all.
+            The accessed elements, by default all.
         dtype : dtype-like, optional
             By default the function's own.
 
@@ -165,7 +165,7 @@ class Call(Operands):
         return how(argument, address, shape, dtype or self.dtype, (1, ld), used=used)
 
     def check(self, condition: bool, message: str, problem: str = "invalid_value") -> None:
-        """Raise `LibraryError` unless an argument is right."""
+        """Raise `LibraryError` unless an argument is valid."""
         if not condition:
             raise LibraryError(problem, message)
 
@@ -174,7 +174,7 @@ class Call(Operands):
         return [int(each) for each in self.read(argument, address, (count,), np.uint64)]
 
     def scalar(self, argument: str, address: int, dtype: Any, *, on_device: bool = False) -> Any:
-        """Return a number that is passed by its address, in host or in device memory."""
+        """Return a number from its address, in host or in device memory."""
         if not address:
             raise LibraryError("invalid_value", f"{argument} is a null pointer")
         if on_device or self.memory.owns(address):
@@ -185,7 +185,7 @@ class Call(Operands):
     def store(
         self, argument: str, address: int, value: Any, dtype: Any, *, on_device: bool = False
     ) -> None:
-        """Store a result where its address says, in host or in device memory."""
+        """Store a result at its address, in host or in device memory."""
         if not address:
             raise LibraryError("invalid_value", f"{argument} is a null pointer")
         if on_device or self.memory.owns(address):
@@ -194,11 +194,11 @@ class Call(Operands):
             data = np.asarray(value, dtype).tobytes()
             ctypes.memmove(address, data, len(data))
             if self.order is not None and self.queue is not None:
-                self.order.synchronise(self.queue)  # the call returns when the result is there
+                self.order.synchronise(self.queue)  # the call returns when the result is available
 
 
 class HostLibrary:
-    """One stand-in library; subclasses state the attributes and the methods.
+    """A stand-in library; subclasses define the attributes and the methods.
 
     `extra_source` is C source of functions that do not return a status.
 
@@ -211,7 +211,7 @@ class HostLibrary:
     soname: ClassVar[str]
     statuses: ClassVar[dict[str, int]]
     extra_source: ClassVar[str] = ""
-    has_streams: ClassVar[bool] = True  # its calls are compared with the work of other streams
+    has_streams: ClassVar[bool] = True  # its calls are checked against the work of other streams
 
     def __init__(self, devices: Devices) -> None:
         self.devices = devices
@@ -241,13 +241,13 @@ class HostLibrary:
         return [self._answer(each, methods.get(each.family)) for each in read_listing(self.stem)]
 
     def take_message(self, status: int) -> str:
-        """Return why this thread's latest call failed, if with that status, and forget it."""
+        """Return and clear the message of this thread's latest failure, if it had that status."""
         found = getattr(self._message, "latest", None)
         self._message.latest = None
         return found[1] if found is not None and found[0] == status else ""
 
     def stream_of(self, handle: int) -> int:
-        """Return the stream of a handle, plan or generator; that of none is 0."""
+        """Return the stream of a handle, plan or generator; 0 without one."""
         return 0
 
     def _answer(self, entry: Entry, method: Method | None) -> Callable[..., int]:
@@ -287,6 +287,6 @@ class HostLibrary:
             self.device.last_fault = err
             return self.statuses["execution_failed"], str(err)
         fault = self.device.last_fault
-        if fault is not None and str(fault) in str(err):  # of a kernel that computes a product
+        if fault is not None and str(fault) in str(err):  # of a kernel for a product
             return self.statuses["execution_failed"], str(fault)
         return None

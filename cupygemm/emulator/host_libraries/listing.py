@@ -1,12 +1,12 @@
-"""The functions of a stand-in library, as its file in ``listings/`` states them.
+"""Parse the functions of a stand-in library from its file in ``listings/``.
 
-A line is a function, or a family of functions that differ in one part of their names::
+A line is a function, or a family of functions that differ in one part of the name::
 
     hipblas{S,D,C,Z}scal(handle, int n, alpha, x, int incx)
 
-A parameter without a type is a pointer. ``value`` is a number of the family member's type, which
-its letter names: S and s are float, D and d are double, C and c are a complex of floats, Z and z
-are a complex of doubles. Lines that are empty or start with ``#`` say nothing.
+A parameter without a type is a pointer. ``value`` is a number of the type that the family member's
+letter names: S and s are float, D and d are double, C and c are a complex of floats, Z and z are a
+complex of doubles. Empty lines and lines that start with ``#`` are ignored.
 """
 
 from __future__ import annotations
@@ -58,11 +58,11 @@ class Entry:
     name : str
         For example ``"hipblasSscal"``.
     family : str
-        The name as the listing has it, ``"hipblas{S,D,C,Z}scal"``.
+        The name in the listing, ``"hipblas{S,D,C,Z}scal"``.
     letters : str
-        The part in braces that this name has, ``"S"``; empty outside of families.
+        This name's variant of the part in braces, ``"S"``; empty outside of families.
     listed : str
-        The parameters as the listing has them, ``"handle, int n, value alpha"``.
+        The parameters in the listing, ``"handle, int n, value alpha"``.
     """
 
     name: str
@@ -72,7 +72,7 @@ class Entry:
 
     @functools.cached_property
     def parameters(self) -> tuple[Parameter, ...]:
-        """The parameters, which are needed only to compile the library."""
+        """The parameters, parsed only to compile the library."""
         return tuple(_parameters(self.listed, self.letters))
 
 
@@ -96,7 +96,7 @@ def read_listing(stem: str) -> list[Entry]:
     Raises
     ------
     ValueError
-        A line is not understood.
+        A line cannot be parsed.
     """
     entries = []
     for line in listing_of(stem).read_text().splitlines():
@@ -132,7 +132,7 @@ def c_source(entries: list[Entry], failed: int) -> str:
     ----------
     entries : list of Entry
     failed : int
-        The status of a call that Python could not be asked about.
+        The status of a call if Python could not be called.
 
     Returns
     -------

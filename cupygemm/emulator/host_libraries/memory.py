@@ -1,7 +1,7 @@
-"""A call's operands: views of device memory, checked as a kernel's accesses are.
+"""A call's operands: views of device memory, checked like a kernel's accesses.
 
-Addresses come from C without sizes. A view states shape and strides, in elements, and is refused
-where it leaves its allocation. What is read must have been written; what is written becomes
+Addresses come from C without sizes. A view has a shape, and strides in elements; it is an error if
+it leaves its allocation. Memory that is read must have been written; memory that is written becomes
 defined.
 """
 
@@ -23,11 +23,11 @@ from cupygemm.emulator.diagnostics.findings import report_call
 from cupygemm.emulator.errors import EmulatorError
 from cupygemm.emulator.memory.allocations import Memory
 
-_MOST_STRETCHES = 256  # of an operand; one with more is not compared with other streams
+_MOST_STRETCHES = 256  # of an operand; one with more is not checked against other streams
 
 
 class HostCallFault(EmulatorError):
-    """A library call read or wrote memory that it must not.
+    """A library call accessed memory that it must not access.
 
     Attributes
     ----------
@@ -86,7 +86,7 @@ class Operands:
     function : str
     memory : Memory
     read_bytes, written_bytes : int
-        What the call has asked for so far.
+        Bytes of the operands requested so far.
     """
 
     function: str
@@ -109,7 +109,7 @@ class Operands:
         Parameters
         ----------
         argument : str
-            Its name, for reports.
+            The operand's name, for reports.
         address : int
             The address of the element with index 0.
         shape : sequence of int
@@ -117,7 +117,7 @@ class Operands:
         strides : sequence of int, optional
             In elements; row-major without gaps by default.
         used : numpy.ndarray, optional
-            bool of that shape: the elements that are read, if not all of them.
+            Bool array of that shape: the elements that are read, by default all.
 
         Returns
         -------
@@ -145,7 +145,7 @@ class Operands:
         *,
         used: NDArray[np.bool_] | None = None,
     ) -> NDArray[Any]:
-        """Return a view of an operand that the call writes; parameters are those of `read`."""
+        """Return a view of an operand that the call writes; parameters as for `read`."""
         found = self._view(argument, "write", address, shape, dtype, strides)
         self._define(address, found, used)
         self.written_bytes += found.nbytes
@@ -224,7 +224,7 @@ class Operands:
         report_call(fault, policy()["uninitialised"])
 
     def _written(self, address: int, view: NDArray[Any]) -> NDArray[np.bool_] | None:
-        """Return which elements are written in all their bytes; None if all are."""
+        """Return which elements have all their bytes written; None if all have."""
         cells, start = self._cells(address, view)
         if (cells == 0xFF).all():
             return None
@@ -249,7 +249,7 @@ class Operands:
         cells[:] = np.packbits(bits, bitorder="little")
 
     def _cells(self, address: int, view: NDArray[Any]) -> tuple[NDArray[np.uint8], int]:
-        """Return the bytes of the shadow for a view, and the bit in them of its first element."""
+        """Return a view's bytes of shadow memory, and the bit of its first element in them."""
         shadow = self.memory.shadow
         assert shadow is not None
         reach = [(n - 1) * s for n, s in zip(view.shape, view.strides, strict=True)]

@@ -1,4 +1,4 @@
-"""Put the reason of a failed call into the exception that CuPy raises for its status."""
+"""Add the reason of a failed call to the exception that CuPy raises for its status."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ERRORS = {
 
 
 def explain_errors(module: ModuleType, libraries: dict[str, HostLibrary]) -> None:
-    """Let the exceptions of one of CuPy's modules quote the reason.
+    """Make the exceptions of one of CuPy's modules quote the reason.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """Matrix products of the libraries: this package's kernels on the emulated device, or the host.
 
-`cupygemm.gemm` computes a product where it has a kernel for it. What it passes on to CuPy comes
-back here as another call of the library, and is then computed by NumPy.
+`cupygemm.gemm` computes a product if it has a kernel for it. Otherwise it passes the product to
+CuPy, which calls the library again, and NumPy computes it.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Stack:
     Attributes
     ----------
     argument : str
-        Name of the operand.
+        The operand's name.
     address : int
     shape : tuple of int
         (batch, rows, columns), before the operation.
@@ -74,7 +74,7 @@ class Stack:
         return view
 
     def on_device(self, cupy: Any) -> Any:
-        """Return it as an array of CuPy's."""
+        """Return the operand as a CuPy array."""
         size = self.dtype.itemsize
         span = sum((n - 1) * s for n, s in zip(self.shape, self.strides, strict=True)) + 1
         device = cupy.cuda.runtime.getDevice()
@@ -104,9 +104,9 @@ def product(
     call.refuse_capture()
     inner = a.shape[2 if a.operation == NONE else 1]
     if alpha != 0 and inner != 0 and _has_kernel(a, b, c):
-        # The kernel checks its accesses too; here the report names the library's argument.
+        # The kernel also checks its accesses; this check's report names the library's argument.
         checked = Operands(call.function, call.memory)
-        if call.order is None or call.order.deferral.is_idle:  # the operands are there
+        if call.order is None or call.order.deferral.is_idle:  # the operands are computed
             for operand in (a, b) if beta == 0 else (a, b, c):
                 operand.on(checked, "read")
         _on_device(alpha, a, b, beta, c)
@@ -122,13 +122,13 @@ def product(
 
 
 def _has_kernel(a: Stack, b: Stack, c: Stack) -> bool:
-    """Tell whether to try the package's kernels: not twice, and not for mixed types."""
+    """Tell whether to try the package's kernels: only once, and not for mixed types."""
     same = a.dtype == b.dtype and c.dtype in {a.dtype, np.dtype("f4")}
     return same and a.dtype.kind != "i" and not getattr(_running, "depth", 0)
 
 
 def _on_device(alpha: Any, a: Stack, b: Stack, beta: Any, c: Stack) -> None:
-    # The package's only import from a room above: here the kernels are the BLAS library's.
+    # The emulator's only import from a higher layer: the package's kernels serve the BLAS library.
     cupy, cupygemm = importlib.import_module("cupy"), importlib.import_module("cupygemm")
     letters = {111: "N", 112: "T", 113: "C"}
     out = c.on_device(cupy)

@@ -23,7 +23,7 @@ from cupygemm.emulator.runtime.status import store_int, store_size
 
 VERSION = 300000  # hipRAND 3.0.0, of ROCm 7.0
 
-# hiprandRngType: the generator, and what its numbers are to a distribution.
+# hiprandRngType: the generator, and the kind of its numbers.
 _TYPES = {
     400: ("xorwow", "word"),
     401: ("xorwow", "word"),
@@ -40,13 +40,13 @@ _UNSUPPORTED = {502: "scrambled Sobol32", 504: "scrambled Sobol64"}
 
 @dataclass
 class Generator:
-    """A generator; a new seed or offset starts its sequence again.
+    """A generator; a new seed or offset restarts its sequence.
 
     Attributes
     ----------
     name : str
     kind : {"word", "mrg", "sobol"}
-        What its numbers are to a distribution.
+        The kind of its numbers, which determines the distributions' formulas.
     """
 
     name: str
@@ -57,7 +57,7 @@ class Generator:
     sequence: Sequence | None = None
 
     def started(self) -> Sequence:
-        """Return the sequence, from where the latest results left it."""
+        """Return the sequence, advanced past the latest results."""
         if self.sequence is None:
             self.sequence = self._start()
         return self.sequence
@@ -75,7 +75,7 @@ class Generator:
 
 
 class HipRand(HostLibrary):
-    """hipRAND, as far as CuPy binds it."""
+    """The functions of hipRAND that CuPy binds."""
 
     stem = "hiprand"
     soname = "libhiprand.so.1"
@@ -150,7 +150,7 @@ class HipRand(HostLibrary):
         results = call.write("output", output, (n,), dtype)
         found = distribution.apply(sequence.numbers(request))
         head, _, tail = request.parts(sequence.stored_width(request))
-        # The groups of a head or a tail may hold more results than are stored.
+        # The groups of a head or a tail may have more results than are stored.
         head_groups = -(-head // distribution.outputs)
         body_groups = (n - head - tail) // distribution.outputs
         flat = found.reshape(-1)

@@ -1,8 +1,8 @@
-"""rocRAND's distributions: what each makes of a generator's numbers.
+"""rocRAND's distributions, as functions of a generator's numbers.
 
 The formulas are those of rocrand_uniform.h, rocrand_normal.h, rocrand_discrete.h and poisson.hpp in
-rocRAND's sources. Uniform numbers are equal bit for bit; log, sin, cos and exp are the host's, so
-normal numbers may differ from a GPU's in their last bits.
+rocRAND's sources. Uniform numbers equal rocRAND's bit for bit; log, sin, cos and exp are the
+host's, so normal numbers may differ from a GPU's in their last bits.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def integers(kind: str) -> Distribution:
     Parameters
     ----------
     kind : {"word", "mrg", "sobol"}
-        What the generator's numbers are.
+        The kind of the generator's numbers.
 
     Returns
     -------
@@ -71,7 +71,7 @@ def integers(kind: str) -> Distribution:
 
 
 def uniform(kind: str, dtype: str) -> Distribution:
-    """Return uniform numbers above 0, up to and including 1; parameters are those of `integers`."""
+    """Return uniform numbers in (0, 1]; parameters as for `integers`."""
     inputs = 2 if kind == "word" and dtype == "f8" else 1
     return Distribution(inputs, 1, dtype, functools.partial(_uniform, kind, dtype))
 
@@ -119,7 +119,7 @@ def normal(kind: str, dtype: str, mean: float, deviation: float, *, log: bool) -
 
 
 def _box_muller(kind: str, dtype: str, numbers: Array) -> Array:
-    """Return two normal numbers for each group, by the transform of Box and Muller."""
+    """Return two normal numbers for each group, by the Box-Muller transform."""
     if kind == "mrg":
         u, v = _uniform(kind, "f4", numbers).T.astype(dtype)
         angle = v * np.float32(6.2831855) if dtype == "f4" else v * 2.0 * math.pi
@@ -183,7 +183,7 @@ def poisson(kind: str, mean: float) -> Distribution:
 
 @functools.lru_cache(maxsize=16)
 def _poisson_table(mean: float) -> tuple[Array, Array, Array, int]:
-    """Return Walker's alias table, the cumulated probabilities, and the number of their first."""
+    """Return Walker's alias table, the cumulative probabilities, and the first one's number."""
     capacity = 2 * int(16.0 * (2.0 + math.sqrt(mean)))
     left = math.floor(mean) - capacity // 2
 

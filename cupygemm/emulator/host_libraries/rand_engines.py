@@ -1,8 +1,8 @@
-"""The engines of rocRAND's generators, each many at once.
+"""The engines of rocRAND's generators, each vectorised over many engines.
 
-An engine with a subsequence of its own belongs to each thread of rocRAND's kernels, 131072 of them
-in the default ordering. Engines are made when they are first used: those of a power of two follow
-from those before by one matrix, since all jumps commute.
+Each thread of rocRAND's kernels, 131072 in the default ordering, has an engine with its own
+subsequence. Engines are created on first use. One matrix doubles their number, since all jumps
+commute.
 
 Sources: Marsaglia, Xorshift RNGs (2003); Salmon et al., Parallel random numbers: as easy as 1, 2, 3
 (2011); L'Ecuyer, Good parameters and implementations for combined multiple recursive random number
@@ -33,7 +33,7 @@ class Engines(ABC):
     ----------
     seed : int
     offset : int
-        Numbers that the generator skips, engine after engine.
+        Numbers that the generator skips, one engine after another.
     """
 
     def __init__(self, seed: int, offset: int) -> None:
@@ -81,7 +81,7 @@ class Engines(ABC):
         return found
 
     def _extend(self) -> None:
-        """Make as many engines again as there are."""
+        """Double the number of engines."""
         made = len(self._initial)
         moved = self.subsequences(self._initial, made.bit_length() - 1)
         self._initial = np.concatenate([self._initial, moved])
@@ -251,7 +251,7 @@ def philox(seed: int, positions: NDArray[np.uint64]) -> Words:
     seed : int
         The key.
     positions : numpy.ndarray
-        Uint64, any shape: places in the sequence; four share a counter.
+        Uint64, any shape: positions in the sequence; four share a counter.
 
     Returns
     -------

@@ -1,9 +1,9 @@
-"""In which order rocRAND's generators hand their numbers out.
+"""The order in which rocRAND's generators return their numbers.
 
 A distribution turns groups of `inputs` numbers into groups of `outputs` results. The kernels store
-whole groups, aligned; results before the first aligned place (the head) and after the last whole
-group (the tail) come from groups of their own. A `Sequence` returns the numbers of all groups: of
-the head if there is one, of the body, and of the tail if there is one. The orders are those of
+whole, aligned groups; results before the first aligned address (the head) and after the last whole
+group (the tail) come from separate groups. A `Sequence` returns the numbers of all groups: of the
+head if there is one, of the body, and of the tail if there is one. The orders are those of
 xorwow.hpp, mrg.hpp, philox4x32_10.hpp and sobol.hpp in rocRAND's sources, in the default ordering.
 """
 
@@ -23,7 +23,7 @@ _PHILOX_THREADS = 1024 * 256  # blocks and threads of Philox's kernel
 
 @dataclass(frozen=True)
 class Request:
-    """How many results are wanted, in which groups.
+    """The requested number of results, and their groups.
 
     Attributes
     ----------
@@ -41,14 +41,14 @@ class Request:
     place: int
 
     def parts(self, width: int) -> tuple[int, int, int]:
-        """Return the results of the head, the groups of `width` of the body, the tail's results."""
+        """Return the head's results, the body's groups of `width`, and the tail's results."""
         head = min(self.count, -self.place % width)
         body, tail = divmod(self.count - head, width)
         return head, body, tail
 
     @property
     def groups(self) -> int:
-        """The groups by which a generator advances."""
+        """The number of groups by which a generator advances."""
         return -(-self.count // self.outputs)
 
 
@@ -70,12 +70,12 @@ class Sequence(ABC):
         """
 
     def stored_width(self, request: Request) -> int:
-        """Return how many results are stored at once."""
+        """Return how many results are stored together."""
         return request.outputs
 
 
 class EngineSequence(Sequence):
-    """XORWOW and MRG32k3a: a group comes from the engine after the one of the group before.
+    """XORWOW and MRG32k3a: successive groups come from successive engines.
 
     Parameters
     ----------
@@ -107,14 +107,14 @@ class EngineSequence(Sequence):
 
 
 class PhiloxSequence(Sequence):
-    """Philox4x32-10: one sequence, of which a thread takes four numbers at a time."""
+    """Philox4x32-10: one sequence, from which a thread takes four numbers at a time."""
 
     def __init__(self, seed: int, offset: int) -> None:
         self._seed = seed
         self._position = offset
 
     def stored_width(self, request: Request) -> int:
-        """Return how many results are stored at once: those of four numbers."""
+        """Return how many results are stored together: those of four numbers."""
         return 4 // request.inputs * request.outputs
 
     def numbers(self, request: Request) -> NDArray[Any]:
@@ -132,7 +132,7 @@ class PhiloxSequence(Sequence):
 
     @staticmethod
     def _of_thread(index: NDArray[Any], head: int, head_draws: int) -> NDArray[Any]:
-        """Return where the numbers of the body's steps begin; thread 0 has drawn the head's."""
+        """Return the positions of the body's steps, after the head's numbers for thread 0."""
         thread, rounds = index % _PHILOX_THREADS, index // _PHILOX_THREADS
         first = np.where(thread == 0, head_draws, 4 * thread + head)
         begins: NDArray[Any] = first + 4 * _PHILOX_THREADS * rounds

@@ -1,8 +1,8 @@
-"""RCCL: collective operations of the ranks of a communicator, in one process or in several.
+"""RCCL: collective operations of a communicator's ranks, in one process or several.
 
-An operation is done when its call returns, or at the end of its group. The ranks of one thread
-must therefore be called in a group, as RCCL's documentation asks. Data travel through the memory of
-the host.
+An operation is done when its call returns, or at the end of its group. Calls for several ranks from
+one thread must therefore be in a group, as RCCL's documentation requires. Data are transferred
+through host memory.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ class _Group(threading.local):
 
 
 class Rccl(HostLibrary):
-    """RCCL, as far as CuPy binds it."""
+    """The functions of RCCL that CuPy binds."""
 
     stem = "nccl"
     soname = "librccl.so.1"
-    has_streams = False  # an operation names its stream itself
+    has_streams = False  # an operation's stream is an argument of its call
     statuses = {  # noqa: RUF012
         "execution_failed": 1,
         "system_error": 2,
@@ -197,7 +197,7 @@ const char *ncclGetErrorString(int status) {
             self._complete()
 
     def _complete(self) -> None:
-        """Join the communicators and do the operations of a group; all are sent, then awaited."""
+        """Join the communicators and do a group's operations: send all, then wait for all."""
         joining, self._group.joining = self._group.joining, []
         everything, self._group.work = self._group.work, []
         for link in joining:
@@ -220,7 +220,7 @@ const char *ncclGetErrorString(int status) {
                 work.finish(self.devices.order, data)
 
     def _exchange(self, communicator: Communicator, operation: Operation, data: bytes) -> bytes:
-        """Do one operation of the library's own."""
+        """Do one internal operation of the library."""
         link = communicator.link
         self._guarded(lambda: link.send([operation], [data]))
         received: list[bytes] = self._guarded(lambda: link.receive(1))
@@ -345,7 +345,7 @@ const char *ncclGetErrorString(int status) {
         root: int = -1,
         stream: int,
     ) -> None:
-        """Submit an operation; buffers are given by address and number of elements."""
+        """Submit an operation; a buffer is an address and a number of elements."""
         communicator = self._communicator(comm)
         call.order = self.devices.order
         queue = call.queue = call.order.queue(stream, communicator.device)

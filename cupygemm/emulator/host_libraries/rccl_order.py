@@ -1,7 +1,6 @@
-"""The operations of RCCL, and what they order.
+"""The ordering of streams by RCCL's operations.
 
-A stream that receives comes after what the streams of the senders held, as far as those are in this
-process.
+A receiving stream is ordered after the earlier work of the senders' streams in this process.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from cupygemm.emulator.host_libraries.rendezvous import Link
 
 @dataclass
 class _Exchange:
-    """An operation of several ranks: the clock of those that have sent, and how many are done."""
+    """An operation of several ranks: the clock of the senders, and the number of finished ranks."""
 
     clock: Clock = field(default_factory=dict)
     ranks: int = 2
@@ -27,12 +26,12 @@ class _Exchange:
 
 
 class Meeting:
-    """The operations of a communicator, as far as the ranks of this process take part.
+    """The operations of a communicator's ranks in this process.
 
     Attributes
     ----------
     ranks : set of int
-        Those of this process.
+        The ranks in this process.
     """
 
     def __init__(self) -> None:
@@ -42,14 +41,14 @@ class Meeting:
         self._exchanges: dict[Hashable, _Exchange] = {}
 
     def begin(self, rank: int, operation: Operation, clock: Clock) -> Hashable:
-        """Note a rank's next operation, and return its key, which is the same for all ranks.
+        """Record a rank's next operation, and return its key, which is the same for all ranks.
 
         Parameters
         ----------
         rank : int
         operation : Operation
         clock : dict
-            What the rank's data come after; empty if it sends none.
+            The work before the rank's data; empty if it sends none.
         """
         name, peer = operation.name, operation.root
         key: tuple[Hashable, ...] = ("all",)
@@ -67,7 +66,7 @@ class Meeting:
             return key
 
     def finish(self, key: Hashable) -> Clock:
-        """Return the clock of all that have sent, when a rank's operation is done."""
+        """Return the clock of all senders when a rank's operation is done."""
         with self._lock:
             exchange = self._exchanges[key]
             exchange.done += 1
@@ -77,14 +76,14 @@ class Meeting:
 
 
 class Meetings:
-    """The meetings of a process, by the unique ids of the communicators that are in use."""
+    """The meetings of a process, by the unique ids of the communicators in use."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._known: WeakValueDictionary[bytes, Meeting] = WeakValueDictionary()
 
     def join(self, unique_id: bytes, rank: int) -> Meeting:
-        """Add a rank before the others can know that it has made its call."""
+        """Add a rank, before the other ranks can see its call."""
         with self._lock:
             found = self._known.setdefault(unique_id, Meeting())
             found.ranks.add(rank)
@@ -130,13 +129,13 @@ class Work:
         return self.read() if self.read else b""
 
     def begin(self, order: StreamOrder) -> None:
-        """Note the work that the rank's data come after."""
+        """Record the work before the rank's data."""
         clock = order.record(self.queue) if self.read else {}
         meeting = self.communicator.meeting
         self._key = meeting.begin(self.communicator.rank, self.operation, clock)
 
     def finish(self, order: StreamOrder, data: bytes) -> None:
-        """Store what the rank receives, after all that was sent to it."""
+        """Store the data that the rank receives, ordered after the senders' work."""
         clock = self.communicator.meeting.finish(self._key)
         if self.write:
             order.wait(self.queue, clock)

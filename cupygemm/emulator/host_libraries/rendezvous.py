@@ -1,10 +1,10 @@
-"""Where the ranks of a communicator meet: threads of one process, or several processes.
+"""The rendezvous of a communicator's ranks, in threads of one process or in several processes.
 
-The process that makes a unique id runs a `Rendezvous`, to which each rank connects. A rank sends
-the operations of a group in one message, and gets one answer when all of them are done. Collective
-operations are done when all ranks have reached them, a send when its peer has reached the receive.
-A rank that is gone, ranks whose operations do not match, and ranks that all wait for each other end
-the communicator: every rank gets the reason.
+The process that creates a unique id runs a `Rendezvous`, to which each rank connects. A rank sends
+the operations of a group in one message, and receives one answer when all of them are done. A
+collective operation is done when all ranks have reached it, a send when its peer has reached the
+receive. If a rank disconnects, operations do not match, or all ranks wait for each other, the
+communicator ends and every rank receives the reason.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ _ID = struct.Struct("<H16s")
 
 
 class CommunicatorError(Exception):
-    """The communicator cannot be used any more; the message says why."""
+    """The communicator is no longer usable; the message says why."""
 
 
 @dataclass
 class _Pending:
-    """One operation of a rank that is not done yet, and its result afterwards."""
+    """A pending operation of a rank, and its result once it is done."""
 
     operation: Operation
     sent: Payload
@@ -58,17 +58,17 @@ class _Rank:
         return bool(self.pending)
 
     def first_collective(self) -> _Pending | None:
-        """Return the first collective operation that is not done."""
+        """Return the first pending collective operation."""
         found = (each for each in self.pending if not each.done)
         return next((e for e in found if e.operation.name not in POINT_TO_POINT), None)
 
     def point_to_point(self, name: str) -> Iterable[_Pending]:
-        """Return the sends or the receives that are not done."""
+        """Return the pending sends or receives."""
         return [e for e in self.pending if not e.done and e.operation.name == name]
 
 
 class Rendezvous:
-    """Serves one communicator; its `unique_id` lets ranks find it."""
+    """The server of one communicator, which ranks find by its `unique_id`."""
 
     def __init__(self) -> None:
         token = secrets.token_bytes(16)
@@ -86,7 +86,7 @@ class Rendezvous:
                 connection = self._listener.accept()
             except OSError:
                 return
-            except Exception:  # noqa: BLE001, S112  # a stranger, who does not know the token
+            except Exception:  # noqa: BLE001, S112  # a client without the token
                 continue
             threading.Thread(
                 target=self._serve, args=(connection,), name="rccl-rank", daemon=True
@@ -154,7 +154,7 @@ class Rendezvous:
     # -- progress --
 
     def _advance(self) -> None:
-        """Do what all ranks concerned have reached, answer those that are done, and find faults."""
+        """Do operations that all their ranks have reached, answer these ranks, and find faults."""
         while not self._broken and (self._match_collective() or self._match_point_to_point()):
             pass
         for rank in self._ranks.values():
@@ -211,7 +211,7 @@ class Rendezvous:
         return False
 
     def _stuck(self) -> str:
-        """Return why no waiting rank can go on, or nothing if one may."""
+        """Return why no waiting rank can continue, or "" if one may."""
         waiting = {index: rank for index, rank in self._ranks.items() if rank.waits}
         gone = [index for index, rank in self._ranks.items() if rank.gone]
         if gone and waiting:
@@ -237,7 +237,7 @@ class Link:
     Raises
     ------
     CommunicatorError
-        The rendezvous is gone, or the rank does not fit.
+        The rendezvous has ended, or the rank is invalid.
     """
 
     def __init__(self, unique_id: bytes, rank: int, size: int) -> None:
@@ -257,7 +257,7 @@ class Link:
         self._receive()
 
     def send(self, operations: list[Operation], payloads: Sequence[Payload]) -> None:
-        """Send the operations of a group, with what this rank contributes to each."""
+        """Send the operations of a group, with this rank's data for each."""
         if self.broken:
             raise CommunicatorError(f"{self.broken}; destroy the communicator and make a new one")
         message = {"operations": [dataclasses.asdict(each) for each in operations]}
@@ -269,7 +269,7 @@ class Link:
             raise self._gone() from err
 
     def receive(self, count: int) -> list[bytes]:
-        """Wait for the operations that were sent, and return what each delivers."""
+        """Wait for the sent operations, and return the result of each."""
         self._receive()
         try:
             return [self._connection.recv_bytes() for _ in range(count)]
@@ -306,7 +306,7 @@ def _error(message: str) -> bytes:
 
 
 def _deliver(connection: Any, outbox: queue.SimpleQueue[bytes]) -> None:
-    """Send a rank its answers; the rank may read them late, and nobody else waits for that."""
-    with contextlib.suppress(OSError):  # it has left
+    """Send a rank its answers, without blocking others if it reads them late."""
+    with contextlib.suppress(OSError):  # the rank has disconnected
         while True:
             connection.send_bytes(outbox.get())

@@ -1,6 +1,6 @@
-"""The stand-ins librocblas.so.5, of which CuPy binds the handles, and librocsolver.so.0.
+"""The stand-ins librocblas.so.5, whose handles CuPy binds, and librocsolver.so.0.
 
-LAPACK computes, by SciPy. What rocSOLVER only says to be overwritten is filled with NaN here.
+SciPy's LAPACK computes. Memory that rocSOLVER documents only as overwritten is filled with NaN.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ ROCBLAS_STATUSES = {
 
 
 class RocBlas(BlasHandles):
-    """The handles of rocBLAS, which are rocSOLVER's."""
+    """The handles of rocBLAS, which rocSOLVER shares."""
 
     stem = "rocblas"
     soname = "librocblas.so.5"
@@ -66,7 +66,7 @@ class RocBlas(BlasHandles):
 
 
 class Cholesky(BlasHandles):
-    """Cholesky factorisations and their solutions."""
+    """Cholesky factorisations and solutions with them."""
 
     @implements("rocsolver_{s,d,c,z}potrf")
     def _potrf(
@@ -175,7 +175,7 @@ class Cholesky(BlasHandles):
 
 
 class Lu(BlasHandles):
-    """LU factorisations and their solutions."""
+    """LU factorisations and solutions with them."""
 
     @implements("rocsolver_{s,d,c,z}getrf")
     def _getrf(
@@ -338,7 +338,7 @@ class Qr(BlasHandles):
 
 
 class RocSolver(Cholesky, Lu, Qr, Spectra):
-    """rocSOLVER, as far as CuPy binds it."""
+    """The functions of rocSOLVER that CuPy binds."""
 
     stem = "rocsolver"
     soname = "librocsolver.so.0"

@@ -1,4 +1,4 @@
-"""rocSOLVER: singular values, eigenvalues of Hermitian matrices, and bidiagonal forms."""
+"""rocSOLVER: singular values, Hermitian eigenvalues, and bidiagonal forms."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ORIGINAL, _TRIDIAGONAL, _NO_EIGENVECTORS = 211, 212, 213  # rocblas_evect
 
 
 class Spectra(BlasHandles):
-    """Functions that iterate."""
+    """The iterative functions."""
 
     @implements("rocsolver_{s,d,c,z}gesvd")
     def _gesvd(
@@ -239,9 +239,9 @@ class Spectra(BlasHandles):
 
 
 def bidiagonal(a: NDArray[Any]) -> tuple[NDArray[Any], ...]:
-    """Return what LAPACK's gebrd does: the reflectors, d, e, tauq and taup.
+    """Return the results of LAPACK's gebrd: the reflectors, d, e, tauq and taup.
 
-    SciPy has no wrapper of it, but the function's address.
+    SciPy has no wrapper for it, but exports the function's address.
     """
     matrix = np.array(a, order="F")
     (m, n), k = matrix.shape, min(matrix.shape)

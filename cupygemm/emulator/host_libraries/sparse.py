@@ -10,7 +10,7 @@ from cupygemm.emulator.host_libraries.sparse_sums import Sums
 
 
 class HipSparse(Conversions, Products, Sums, Solutions, Generic):
-    """hipSPARSE, as far as CuPy binds it, without the factorisations of blocks."""
+    """The functions of hipSPARSE that CuPy binds, except factorisations of blocks."""
 
     stem = "hipsparse"
     soname = "libhipsparse.so.4"

@@ -12,7 +12,7 @@ from cupygemm.emulator.runtime.status import store_size
 
 
 class Conversions(SparseHandles):
-    """From one format to another."""
+    """Conversions between formats, sorting and counting."""
 
     @implements("hipsparse{S,D,C,Z}gthr")
     def _gather(
@@ -339,7 +339,7 @@ class Conversions(SparseHandles):
 
     @staticmethod
     def _reorder(call: Call, order: np.ndarray, arrays: list[np.ndarray], p: int) -> None:
-        """Bring arrays, and a permutation if there is one, into an order."""
+        """Reorder arrays, and a permutation if there is one."""
         if p:
             arrays = [*arrays, call.update("p", p, (len(order),), np.int32)]
         for array in arrays:
@@ -347,7 +347,7 @@ class Conversions(SparseHandles):
 
 
 def _limit(call: Call, tolerance: float) -> float:
-    """Return a tolerance; a complex one is passed by its address, and its real part counts."""
+    """Return a tolerance; a complex one is passed by address, and only its real part counts."""
     if call.dtype.kind == "c":
         return float(call.scalar("tol", int(tolerance), call.dtype).real)
     return tolerance

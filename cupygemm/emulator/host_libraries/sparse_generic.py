@@ -1,4 +1,4 @@
-"""hipSPARSE's generic functions, on operands that descriptors describe."""
+"""hipSPARSE's generic functions, on operands given by descriptors."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ class Descriptor:
 
 @dataclass
 class Info:
-    """What an analysis found, for the functions that ask for a zero pivot.
+    """The result of an analysis, for the functions that query a zero pivot.
 
     Attributes
     ----------
@@ -180,14 +180,14 @@ class Compressed:
         The letter of the arguments' names, for reports.
     shape : tuple of int
     values : int
-        Address; 0 for a matrix of which only the pattern counts.
+        Address; 0 if only the matrix's pattern is used.
     offsets, indices : int
         Addresses.
     base : int
         Index of the first row.
     index_type, offset_type : str
     nnz : int or None
-        None if only the offsets tell.
+        None if only the offsets determine it.
     """
 
     name: str
@@ -206,7 +206,7 @@ class Compressed:
         Raises
         ------
         LibraryError
-            Offsets decrease, or an index lies outside of the matrix.
+            Offsets decrease, or an index is outside the matrix.
         """
         check_sizes(call, rows=self.shape[0], columns=self.shape[1])
         offsets = self.read_offsets(call)
@@ -238,7 +238,7 @@ class Compressed:
         return found
 
     def write_offsets(self, call: Call, counts: NDArray[Any]) -> None:
-        """Write the offsets of rows from the numbers of their elements."""
+        """Write the row offsets, computed from the numbers of elements per row."""
         out = call.write(
             f"offsets of {self.name}", self.offsets, (self.shape[0] + 1,), self.offset_type
         )
@@ -253,7 +253,7 @@ class Compressed:
         *,
         offsets: bool = True,
     ) -> None:
-        """Write a matrix: the offsets if wanted, the indices, and the values if there is room."""
+        """Write a matrix: the indices, and the offsets and the values if requested."""
         if offsets:
             self.write_offsets(call, np.diff(matrix.indptr))
         if matrix.nnz == 0:
@@ -284,7 +284,7 @@ def check_operations(call: Call, **values: int) -> None:
 
 
 def structural_sum(parts: list[scipy.sparse.csr_matrix]) -> scipy.sparse.csr_matrix:
-    """Return a sum with an element wherever a part has one, zero or not; its rows are sorted."""
+    """Return a sum with an element wherever a term has one, zero or not; its rows are sorted."""
     shape = parts[0].shape
     dtype = np.result_type(*[part.dtype for part in parts])
     keys, values = [], []
@@ -303,7 +303,7 @@ def structural_sum(parts: list[scipy.sparse.csr_matrix]) -> scipy.sparse.csr_mat
 def structural_product(
     a: scipy.sparse.csr_matrix, b: scipy.sparse.csr_matrix
 ) -> scipy.sparse.csr_matrix:
-    """Return a product with an element wherever two elements meet; its rows are sorted."""
+    """Return a product with all structural nonzeros; its rows are sorted."""
     ones = [
         scipy.sparse.csr_matrix((np.ones(m.nnz), m.indices, m.indptr), shape=m.shape)
         for m in (a, b)

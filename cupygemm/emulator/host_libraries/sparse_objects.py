@@ -52,7 +52,7 @@ class Dense:
 
 @dataclass
 class Sparse:
-    """A sparse matrix or vector; the places are offsets and indices, or rows and columns."""
+    """A sparse matrix or vector; its positions are offsets and indices, or rows and columns."""
 
     format: int
     shape: tuple[int, int]
@@ -338,7 +338,7 @@ class Objects(SparseHandles):
 
 
 def _store(where: tuple[int, ...], wide: tuple[int, ...], narrow: tuple[int, ...]) -> None:
-    """Store results of 64 bits, then enumerators."""
+    """Store 64-bit results, then enumerators."""
     for place, value in zip(where, wide, strict=False):
         store_size(place, value)
     for place, value in zip(where[len(wide) :], narrow, strict=True):

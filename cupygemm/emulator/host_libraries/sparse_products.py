@@ -1,4 +1,4 @@
-"""hipSPARSE, products of a CSR matrix and a dense operand, by functions of a type each."""
+"""hipSPARSE's typed functions for products of a CSR matrix and a dense operand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""hipSPARSE, triangular solutions and factorisations without fill-in, of CSR matrices."""
+"""hipSPARSE, triangular solves and incomplete factorisations of CSR matrices."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from cupygemm.emulator.runtime.status import store_int, store_size
 
 
 class Solutions(SparseHandles):
-    """Triangular solutions and incomplete factorisations."""
+    """Triangular solves and incomplete factorisations."""
 
     @implements("hipsparse{S,D,C,Z}csrsv2_bufferSize")
     def _csrsv2_buffer(self, call: Call, handle: int, *arguments: int) -> None:
@@ -84,7 +84,7 @@ class Solutions(SparseHandles):
     def _analyse(
         self, call: Call, m: int, matrix: tuple[int, int, int, int], info: int
     ) -> scipy.sparse.csr_matrix:
-        """Return a square matrix with sorted rows, and note its first row without a pivot."""
+        """Return a square matrix with sorted rows, and record its first row without a pivot."""
         descr, val, row_ptr, col_ind = matrix
         known = self.descriptor(descr)
         found = Compressed("a", (m, m), val, row_ptr, col_ind, known.base).read(call)
@@ -182,7 +182,7 @@ class Solutions(SparseHandles):
         policy: int,
         buffer: int,
     ) -> None:
-        """Note the first row without an element on the diagonal."""
+        """Record the first row without an element on the diagonal."""
         self.handle(handle)
         base = self.descriptor(descr).base
         matrix = Compressed("a", (m, m), 0, row_ptr, col_ind, base).read(call)
@@ -218,7 +218,7 @@ class Solutions(SparseHandles):
 def solve_triangular(
     matrix: scipy.sparse.csr_matrix, right: NDArray[Any], operation: int, fill: int, diagonal: int
 ) -> NDArray[Any]:
-    """Solve op(matrix) x = right by substitution; elements outside of the triangle do not count.
+    """Solve op(matrix) x = right by substitution, ignoring elements outside the triangle.
 
     Parameters
     ----------
@@ -231,7 +231,7 @@ def solve_triangular(
     Returns
     -------
     numpy.ndarray
-        A zero on the diagonal divides.
+        The solution, infinite or NaN after a zero on the diagonal.
     """
     lower = fill == LOWER
     if operation != NONE:

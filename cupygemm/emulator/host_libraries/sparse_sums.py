@@ -1,4 +1,4 @@
-"""hipSPARSE, sums and products of CSR matrices, by functions of a type each."""
+"""hipSPARSE's typed functions for sums and products of CSR matrices."""
 
 from __future__ import annotations
 

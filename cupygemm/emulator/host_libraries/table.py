@@ -1,4 +1,4 @@
-"""What becomes of each function of ROCm's mathematical libraries that CuPy's wheel binds.
+"""Tabulate how each library function that CuPy's ROCm wheel binds is implemented.
 
 ``python -m cupygemm.emulator.host_libraries.table`` prints the table of the documentation.
 """
@@ -23,7 +23,7 @@ def rows() -> Iterator[tuple[str, str, str]]:
     Yields
     ------
     tuple of str
-        The library's file, a family of functions as the listing names it, and what computes it.
+        The library's file, the listing's name of a family of functions, and its implementation.
     """
     for library in LIBRARIES:
         methods = library.methods()
