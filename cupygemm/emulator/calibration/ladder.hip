@@ -36,7 +36,7 @@ constexpr Step steps_of_ladder[] = {
     {0, true, true, false},   {0, true, true, true},    {0, true, true, true, 32, 2},
 };
 
-// Everything that the workgroup has written to LDS can be read, and what it has read overwritten.
+// After it, LDS that the workgroup has written can be read, and LDS that it has read overwritten.
 DEVICE void barrier() {
     __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup");
     __builtin_amdgcn_s_barrier();

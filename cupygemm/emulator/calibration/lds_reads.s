@@ -1,6 +1,6 @@
 // 64 reads of LDS back to back by a workgroup of one wave, after the harness of nod-ai's
-// amd-shark-ai (docs/empirical-lds): lane l reads WIDTH bytes from l * STRIDE. The 32 KiB of LDS let
-// as many workgroups share a CU as there. WIDTH and STRIDE are set by what comes before this text.
+// amd-shark-ai (docs/empirical-lds): lane l reads WIDTH bytes from l * STRIDE. With 32 KiB of LDS,
+// as many workgroups share a CU as there. Definitions prepended to this text set WIDTH and STRIDE.
 
 .macro read
 .if WIDTH == 4

@@ -26,7 +26,7 @@ constexpr int tile = 256, tile_k = 64, mma = 16, chunk = 8; // elements
 constexpr int chunks = tile_k / chunk, steps = 2;           // a step is 32 deep: a chunk for a lane
 constexpr int matrix = 0x008, global_read = 0x020, lds_read = 0x100, lds_write = 0x200;
 
-DEVICE void barrier() { // what waves have written to LDS can be read, what they read overwritten
+DEVICE void barrier() { // orders the waves' accesses to LDS
     __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup", "local");
     __builtin_amdgcn_s_barrier();
     __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup", "local");
@@ -157,7 +157,7 @@ extern "C"
     read_half(0);
     compute(0);
     for (int done = tile_k; done < k; done += tile_k) {
-        const int ahead = done + tile_k < k ? done + tile_k : 0; // the last load is for nothing
+        const int ahead = done + tile_k < k ? done + tile_k : 0; // the last load is unused
         read_half(1);
         store<threads, 0, vectors>(lds_b, next_b, thread);
         store<threads, 0, vectors / 2>(lds_a, next_a, thread);
@@ -215,7 +215,7 @@ extern "C"
         multiply<0, fragments>(acc, a[0], b[0], 0);
         interleave<lds_read, 2 * fragments, 4>();
         end_phase();
-        barrier(); // all have read the tile
+        barrier(); // all waves have read the tile
         end_phase();
         store<threads, 0, vectors>(lds_a, next_a, thread);
         store<threads, 0, vectors>(lds_b, next_b, thread);

@@ -1,4 +1,4 @@
-// Part of <utility>, whose functions are the device's, too, before they are constexpr in C++20.
+// Part of <utility>, with device functions even before C++20 makes them constexpr.
 #pragma once
 
 #pragma clang force_cuda_host_device begin

@@ -1,4 +1,4 @@
-// The C++ headers that each HIP program has, as clang's wrapper of HIP and libstdc++ bring them.
+// The C++ headers in each HIP program, as included by clang's HIP wrapper and libstdc++.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@
 #include <utility>
 #include <vector>
 
-// hiprtc's own namespace for such things.
+// hiprtc's own namespace for such names.
 namespace __hip_internal {
 using namespace std;
 }

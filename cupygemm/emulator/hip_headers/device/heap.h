@@ -1,9 +1,8 @@
-// malloc, free, new and delete on the device, from a heap of each module.
-//
-// A block has 16 << order bytes, of which the first 16 hold its order. Blocks are cut from the heap
-// one after the other; a freed one goes to the list of its order, from which the next malloc takes
-// it. A list is the place of its first block and a count of its changes, so that an exchange fails
-// if another thread has taken and returned that block in between. HIP's heap has 8 MiB, too.
+// malloc, free, new and delete on the device, with one heap per module.
+// A block has 16 << order bytes, of which the first 16 hold its order. Blocks are allocated from
+// the heap in sequence; a freed block is pushed to the free list of its order, from which malloc
+// takes it. A list is the place of its first block and a count of its changes, so an exchange fails
+// if another thread has taken and returned that block in between. As in HIP, the heap has 8 MiB.
 #pragma once
 
 #include <device/keywords.h>
@@ -18,7 +17,7 @@ struct alignas(16) unit {
     int order;
 };
 struct lists {
-    place end; // of what has been cut
+    place end; // end of the allocated part
     unsigned long long first[orders];
 };
 template <typename T> struct of_module {

@@ -7,7 +7,7 @@
 #define __HIP_PLATFORM_AMD__ 1
 #endif
 
-#include <assert.h> // hiprtc and hip_runtime.h bring it
+#include <assert.h> // hiprtc and hip_runtime.h include it
 #include <hip/hip_version.h>
 
 #include <device/keywords.h>

@@ -69,8 +69,8 @@ HIP_DEVICE unsigned int __lastbit_u32_u32(unsigned int x) {
 HIP_DEVICE unsigned int __lastbit_u32_u64(unsigned long x) {
     return x == 0 ? ~0u : (unsigned int)__builtin_ctzl(x);
 }
-// The position of the offset-th set bit from `base` on; below it if `offset` is negative. With 0,
-// that of the bit at `base` itself. -1 if there is none.
+// The position of the offset-th set bit from `base` upwards, or downwards if `offset` is negative.
+// For 0, `base` if its bit is set. -1 if there is none.
 HIP_DEVICE int __fns64(unsigned long mask, unsigned int base, int offset) {
     unsigned long allowed = offset > 0   ? ~0ul << base
                             : offset < 0 ? ~0ul >> (63 - base)

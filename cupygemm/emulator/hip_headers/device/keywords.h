@@ -36,7 +36,7 @@ typedef unsigned short ushort;
 typedef unsigned int uint;
 typedef unsigned long ulong;
 
-#ifdef __HIP_DEVICE_COMPILE__ // what HIP says of these targets
+#ifdef __HIP_DEVICE_COMPILE__ // as HIP defines it for these targets
 #define __HIP_ARCH_HAS_GLOBAL_INT32_ATOMICS__ 1
 #define __HIP_ARCH_HAS_GLOBAL_FLOAT_ATOMIC_EXCH__ 1
 #define __HIP_ARCH_HAS_SHARED_INT32_ATOMICS__ 1

@@ -102,7 +102,7 @@ HIP_DEVICE __attribute__((convergent)) int __syncthreads_count(int predicate) {
     }
     __syncthreads();
     int result = count;
-    __syncthreads(); // all must have read the count before the next call clears it
+    __syncthreads(); // all waves must have read the count before the next call clears it
     return result;
 }
 HIP_DEVICE __attribute__((convergent)) int __syncthreads_or(int predicate) {

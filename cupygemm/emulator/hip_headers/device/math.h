@@ -17,7 +17,7 @@
 
 #include <device/math_overloads.h>
 
-// HIP's runtime header brings these of the C header.
+// HIP's runtime header includes these functions of the C header.
 #ifndef INFINITY
 #define INFINITY __builtin_inff()
 #endif

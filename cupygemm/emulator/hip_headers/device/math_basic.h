@@ -4,7 +4,7 @@
 #include <device/integer.h>
 #include <device/keywords.h>
 
-// Forbids contraction in a function that relies on the rounding of each single operation.
+// Forbids contraction in a function that relies on the rounding of each operation.
 #define HIP_EXACT _Pragma("clang fp contract(off) reassociate(off)")
 
 // Defines a function of one or two arguments in both precisions by the builtin of that name.
@@ -214,7 +214,7 @@ HIP_DEVICE double rnorm4d(double x, double y, double z, double w) { return 1 / n
 HIP_DEVICE float rnorm4df(float x, float y, float z, float w) {
     return (float)rnorm4d((double)x, (double)y, (double)z, (double)w);
 }
-// The norm of `n` numbers: HIP, too, adds their squares without a scale.
+// The norm of `n` numbers: as in HIP, their squares are added without scaling.
 HIP_DEVICE double norm(int n, const double *x) {
     double sum = 0;
     for (int i = 0; i < n; i++) {

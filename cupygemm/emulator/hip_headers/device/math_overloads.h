@@ -55,7 +55,7 @@ template <typename A, typename B> struct hip_are_same {
 template <typename A> struct hip_are_same<A, A> {
     static constexpr bool value = true;
 };
-// Is double for two arithmetic types that are not both float or both double.
+// double for two arithmetic types that are not both float or both double.
 template <typename A, typename B> using hip_if_mixed =
     typename hip_enable_if<hip_is_arithmetic<A>::value && hip_is_arithmetic<B>::value &&
                                (!hip_are_same<A, B>::value || hip_is_integer<A>::value),
@@ -205,7 +205,7 @@ HIP_DEVICE float fdividef(float x, float y) { return x / y; }
 HIP_DEVICE float __fdividef(float x, float y) { return x / y; }
 HIP_DEVICE float __saturatef(float x) { return x > 0 ? fminf(x, 1.0f) : 0; }
 
-// Each operation is rounded to nearest on its own and never contracted.
+// Each operation is rounded to nearest separately, and never contracted.
 #define HIP_ROUNDED(type, name, expression)                                                        \
     HIP_DEVICE type name(type x, type y) {                                                         \
         HIP_EXACT                                                                                  \
@@ -253,8 +253,8 @@ HIP_DEVICE double __ll2double_rn(long long x) { return (double)x; }
 HIP_DEVICE double __ull2double_rn(unsigned long long x) { return (double)x; }
 HIP_DEVICE float __double2float_rn(double x) { return (float)x; }
 
-// The same rounded towards zero (_rz), down (_rd) and up (_ru): one step from the nearest where
-// that is beyond. `wide` holds both types without rounding.
+// The same rounded towards zero (_rz), down (_rd) and up (_ru): one step back if the nearest number
+// is beyond. `wide` holds both types without rounding.
 #define HIP_ROUND(name, from, to, bits, wide)                                                      \
     HIP_DEVICE to name##_rd(from x) {                                                              \
         to nearest = (to)x;                                                                        \

@@ -1,7 +1,7 @@
 // Floats of 4 and 6 bits, as OCP Microscaling defines them: they have neither infinities nor NaN.
 //
 // Conversions are written out in integers, so that every target has them. They round to nearest
-// even and saturate, whatever rounding mode a call names, as in ROCm. NaN becomes the largest
+// even and saturate, whichever rounding mode a call names, as in ROCm. NaN becomes the largest
 // number, as on gfx950. hip_fp4.h and hip_fp6.h make HIP's names with the macros below.
 #pragma once
 

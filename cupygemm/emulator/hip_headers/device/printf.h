@@ -4,9 +4,8 @@
 //     buffer   used, capacity, then records
 //     record   bytes, arguments, the format as a string, then the arguments
 //     value    kind (0 signed, 1 unsigned, 2 double, 3 string), bits; or a string's length and text
-//
-// All are words of 64 bits; text is padded with zeros. Each lane writes a record of its own: the
-// lanes of a wave print in their order.
+// All are 64-bit words; text is padded with zeros. Each lane writes its own record: the lanes of a
+// wave print in order.
 #pragma once
 
 #include <device/keywords.h>
@@ -19,7 +18,7 @@ struct buffer {
     word records[1];
 };
 
-// The loader sets it where a program has it, which is where printf is called.
+// The loader sets it in programs that have it, which are those that call printf.
 template <typename T> struct loaded {
     static __device__ buffer *place;
 };
@@ -64,7 +63,7 @@ template <typename T> HIP_DEVICE word *put(word *to, T *pointer) {
 
 HIP_DEVICE word *put(word *to, bool value) { return put(to, is_unsigned, value); }
 
-// What is no pointer becomes a double or an integer, as a variadic function would promote it.
+// Other values than pointers become a double or an integer, like arguments of variadic functions.
 template <typename T> HIP_DEVICE word *put(word *to, T value) {
     if (static_cast<T>(0.5) != static_cast<T>(0))
         return put(to, is_double, __builtin_bit_cast(word, static_cast<double>(value)));
@@ -103,5 +102,5 @@ __host__ __device__ __forceinline__ int printf(const char *format, Args... args)
 #endif
 }
 
-// Without arguments, the C library's function would match as well, and be taken for no template.
+// Without arguments, the C library's function would match too, and be preferred to a template.
 HIP_DEVICE int printf(const char *format) { return cupygemm_print(format); }

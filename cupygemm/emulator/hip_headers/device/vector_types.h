@@ -147,7 +147,7 @@ HIP_VECTOR_TYPES(float, float)
 HIP_VECTOR_TYPES(double, double)
 #undef HIP_VECTOR_TYPES
 
-// Applies to each component, and takes a number for a vector of it.
+// Applies to each component, and converts a number to a vector.
 #define HIP_VECTOR_OPERATOR(op)                                                                    \
     template <typename T, unsigned int n> HIP_BOTH HIP_vector_type<T, n> operator op(              \
         HIP_vector_type<T, n> a, const HIP_vector_type<T, n> &b) {                                 \

@@ -1,14 +1,13 @@
 // Functions across the lanes of a mask: votes, shuffles, comparisons and reductions.
-//
 // A mask has 64 bits, and names the lanes that call with it: HIP's own functions stop a kernel that
-// passes another one, and the emulated device reports it (the check "sync_masks").
+// passes any other mask, and the emulated device reports it (the check "sync_masks").
 #pragma once
 
 #include <device/keywords.h>
 #include <device/launch.h>
 #include <device/warp.h>
 
-// Returns the mask. The emulated device takes a trap of this number for a finding, and goes on.
+// Returns the mask. The emulated device reports a trap of this number as a finding, and continues.
 template <typename MaskT>
 HIP_DEVICE __attribute__((convergent)) unsigned long long hip_sync_mask(MaskT mask) {
     static_assert(sizeof(mask) == 8, "the mask must be a 64-bit integer, as a wave has 64 lanes");
@@ -63,7 +62,7 @@ template <typename MaskT, typename T>
 HIP_DEVICE __attribute__((convergent)) unsigned long long __match_any_sync(MaskT mask, T value) {
     return __match_any(value) & hip_sync_mask(mask);
 }
-// Lanes with different masks are compared apart.
+// Lanes with different masks are compared separately.
 template <typename MaskT, typename T> HIP_DEVICE __attribute__((convergent)) unsigned long long
 __match_all_sync(MaskT mask, T value, int *same) {
     unsigned long long equal = 0, lanes = hip_sync_mask(mask);

@@ -79,7 +79,7 @@ typedef struct hipUUID_t {
 
 #define hipStreamPerThread ((hipStream_t)2)
 #define hipStreamLegacy ((hipStream_t)1)
-// Macros, as in HIP, whose zeros are null streams, too.
+// Macros, as in HIP, so that their zeros also convert to null streams.
 #define hipStreamDefault 0
 #define hipStreamNonBlocking 1
 #define hipEventDefault 0
@@ -128,7 +128,7 @@ typedef struct hipPointerAttribute_t {
     int isManaged;
     unsigned int allocationFlags;
 } hipPointerAttribute_t;
-// What hipMemAdvise and hipMemPrefetchAsync take for the host, and for no device.
+// Device numbers for hipMemAdvise and hipMemPrefetchAsync: the host, and none.
 #define hipCpuDeviceId ((int)-1)
 #define hipInvalidDeviceId ((int)-2)
 typedef enum hipMemoryAdvise {

@@ -168,7 +168,7 @@ HIP_BOTH __hip_bfloat16 __hmin(__hip_bfloat16 a, __hip_bfloat16 b) {
 // Pairs, and math functions in single precision.
 typedef __hip_bfloat162 hip_bfloat162;
 HIP_BOTH __hip_bfloat162 __bfloat162bfloat162(__hip_bfloat16 x) { return __hip_bfloat162(x, x); }
-// ROCm lacks these two, and projects define them: templates give way to such a function.
+// ROCm lacks these two, and projects define them: a project's function is preferred to a template.
 template <class = void> HIP_BOTH __hip_bfloat162 __float2bfloat162_rn(float x) {
     return __bfloat162bfloat162(__hip_bfloat16(x));
 }

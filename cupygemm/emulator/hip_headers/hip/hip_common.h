@@ -1,4 +1,4 @@
-// A part of HIP, all of which comes with its runtime header.
+// A part of HIP; the runtime header includes everything.
 #pragma once
 
 #include <hip/hip_runtime.h>

@@ -1,7 +1,6 @@
-// Cooperative groups: the grid, the block, tiles of a wave, and the lanes that are active together.
-//
+// Cooperative groups: the grid, the block, tiles of a wave, and coalesced (active) lanes.
 // The smaller groups are views of the wave and the block, so sync is a barrier or a fence. A grid
-// waits for itself by two counters in the module, and needs a cooperative launch.
+// synchronises by two counters in the module, and needs a cooperative launch.
 #pragma once
 
 #include <device/launch.h>
@@ -10,7 +9,7 @@
 
 #define HIP_CG __device__ inline __attribute__((convergent))
 #define HIP_CG_FREE HIP_DEVICE __attribute__((convergent))
-// A function that CUDA has and HIP has not: it does not compile there, either.
+// A function that CUDA has and HIP lacks: it does not compile with HIP, either.
 #define HIP_CG_ONLY_CUDA(remedy)                                                                   \
     __attribute__((unavailable("a function of CUDA's groups that HIP does not have: "              \
                                "use " remedy)))
@@ -31,7 +30,7 @@ struct thread_block {
 };
 HIP_CG_FREE thread_block this_thread_block() { return {}; }
 
-// Workgroups that have arrived, and how often all had. The last one to arrive lets all go on.
+// The number of arrived workgroups, and of completed barriers. The last to arrive releases all.
 inline __device__ unsigned int cupygemm_grid_arrived, cupygemm_grid_rounds;
 
 HIP_CG void cupygemm_grid_wait(unsigned int workgroups) {
@@ -59,7 +58,7 @@ struct grid_group {
     HIP_CG unsigned long long thread_rank() const {
         return block_rank() * this_thread_block().size() + this_thread_block().thread_rank();
     }
-    // Those of a block: so HIP has it.
+    // Those of a block, as in HIP.
     HIP_CG dim3 group_dim() const { return this_thread_block().group_dim(); }
     __device__ unsigned int num_blocks() const HIP_CG_ONLY_CUDA("gridDim");
     __device__ dim3 dim_blocks() const HIP_CG_ONLY_CUDA("gridDim");
@@ -94,7 +93,7 @@ struct coalesced_group {
     HIP_CG void sync() const { __syncwarp(); }
     HIP_CG unsigned long long mask() const { return lanes; }
     HIP_CG int lane_of(unsigned int rank) const { return __builtin_ctzll(from(rank)); }
-    // The lanes from one on.
+    // The lanes from a given one on.
     HIP_CG unsigned long long from(unsigned int rank) const {
         unsigned long long left = lanes;
         for (unsigned int i = 0; i < rank; i++) {
@@ -229,7 +228,7 @@ HIP_CG_FREE coalesced_group tiled_partition(const coalesced_group &parent, unsig
     return {rest.lanes ^ behind, tile, (parent.size() + n - 1) / n};
 }
 
-// The lanes of a tile or a coalesced group for which the condition is what it is for this one.
+// The lanes of a tile or a coalesced group that have the same condition as this lane.
 template <typename Group>
 HIP_CG_FREE coalesced_group binary_partition(const Group &group, bool condition) {
     unsigned long long all = group.mask(), chosen = __ballot(condition) & all;
@@ -256,7 +255,7 @@ HIP_CG_FREE T reduce(const Group &group, T value, Operation operation) {
     return hip_reduce(group.mask() & __activemask(), value, operation);
 }
 
-// CUDA's copies that a group starts and waits for; HIP has none, and they do not compile there.
+// CUDA's copies that a group starts and waits for; HIP lacks them, so they do not compile there.
 #define HIP_CG_ABSENT                                                                              \
     __attribute__((unavailable("HIP has no asynchronous copies of groups: let each thread copy "   \
                                "its part, and call sync() of the group before the copy is read")))

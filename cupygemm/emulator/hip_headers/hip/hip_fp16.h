@@ -7,7 +7,7 @@
 #include <device/vector_types.h>
 
 typedef _Float16 _Float16_2 __attribute__((ext_vector_type(2)));
-// `data` comes first, so that braces take a number.
+// `data` comes first, so that braces initialise it with a number.
 struct __half_raw {
     union {
         _Float16 data;
@@ -169,7 +169,7 @@ HIP_HALF_MIXED(>=)
 // Conversions
 HIP_BOTH __half __float2half(float x) { return __half(x); }
 HIP_BOTH __half __float2half_rn(float x) { return __half(x); }
-// Rounded towards zero, up or down, which is one step back where the nearest is beyond.
+// Rounded towards zero, up or down: one step back if the nearest number is beyond.
 HIP_BOTH __half hip_half_step(__half x, int step) {
     return __half(__builtin_bit_cast(
         _Float16, (unsigned short)(__builtin_bit_cast(unsigned short, x) + step)));

@@ -13,7 +13,7 @@
 #include <hip/hip_bf16.h>
 #include <hip/hip_fp16.h>
 
-// Which encoding the target's instructions have. Programs choose their type by it.
+// The encoding of the target's instructions. Programs choose their type by it.
 #if defined(__gfx942__) && defined(__HIP_DEVICE_COMPILE__)
 #define HIP_FP8_TYPE_OCP 0
 #define HIP_FP8_TYPE_FNUZ 1
@@ -178,7 +178,7 @@ HIP_BOTH constexpr float hip_fp8_decoded(__hip_fp8_storage_t code,
                                      : hip_fp8_format<2, true>::decode(code);
 }
 
-// Of one number and of a pair of each type; `value` is the argument's as a float.
+// For one number and a pair of each type; `value` is the argument as a float.
 #define HIP_FP8_CONVERT(type, name, pair_type, pair_name, value)                                   \
     HIP_BOTH __hip_fp8_storage_t __hip_cvt_##name##_to_fp8(type x, __hip_saturation_t saturation,  \
                                                            __hip_fp8_interpretation_t kind) {      \

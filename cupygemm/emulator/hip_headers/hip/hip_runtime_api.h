@@ -1,5 +1,5 @@
-// The host's interface to HIP's runtime, as far as programs use it beside kernels. Names, values
-// and layouts follow AMD's HIP API reference (ROCm 7.0).
+// The host's interface to HIP's runtime, as far as programs with kernels use it. Names, values and
+// layouts follow AMD's HIP API reference (ROCm 7.0).
 #pragma once
 
 #include <device/hip.h>
@@ -146,7 +146,7 @@ hipError_t __hipPushCallConfiguration(dim3, dim3, size_t = 0, hipStream_t = null
 hipError_t __hipPopCallConfiguration(dim3 *, dim3 *, size_t *, hipStream_t *);
 }
 
-// C++ programs pass pointers to objects of any type, and kernels.
+// C++ programs pass pointers to objects of any type, and to kernels.
 template <typename T> hipError_t hipMalloc(T **pointer, size_t size) {
     return hipMalloc((void **)pointer, size);
 }

@@ -1,4 +1,4 @@
-// The types of elements that libraries name.
+// The element types of the mathematical libraries.
 #pragma once
 
 typedef enum hipDataType {

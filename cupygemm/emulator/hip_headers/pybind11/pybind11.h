@@ -1,5 +1,5 @@
-// pybind11's bindings are the host's: those beside kernels are parsed, and never run. Declared is
-// what makes a module of kernels, so that its source compiles as it is.
+// pybind11's bindings are host code: in a file with kernels they are parsed, and never run. This
+// declares the parts that a module of kernels uses, so that its source compiles unchanged.
 #pragma once
 
 #include <array>

@@ -6,7 +6,7 @@
 #pragma clang force_cuda_host_device begin
 namespace thrust {
 namespace detail {
-// Returns the first place that `goes_on` does not hold for.
+// Returns the first place for which `goes_on` is false.
 template <typename In, typename Test> In partition_place(In first, In last, Test goes_on) {
     for (auto count = last - first; count > 0;) {
         auto half = count / 2;

@@ -1,4 +1,4 @@
-// <thrust/functional.h>: the function objects that algorithms take.
+// <thrust/functional.h>: function objects for algorithms.
 #pragma once
 
 #pragma clang force_cuda_host_device begin

@@ -1,4 +1,4 @@
-// <thrust/scan.h>: sums of everything up to an element, or before it. All may work in place.
+// <thrust/scan.h>: inclusive and exclusive prefix sums. All may work in place.
 #pragma once
 
 #include <thrust/detail/algorithm.h>
@@ -28,7 +28,7 @@ Out exclusive_scan(const detail::policy<P> &policy, In first, In last, Out resul
     return thrust::exclusive_scan(policy, first, last, result, detail::value_of<In>(0));
 }
 
-// The sums begin anew with each run of equal keys.
+// The sums restart with each run of equal keys.
 template <typename P, typename Keys, typename In, typename Out, typename Equal = equal_to<>,
           typename Op = plus<>>
 Out inclusive_scan_by_key(const detail::policy<P> &, Keys key, Keys last, In value, Out result,

@@ -20,7 +20,7 @@ bool is_sorted(const detail::policy<P> &policy, In first, In last, Less before =
 }
 
 namespace detail {
-// Sorts keys, and calls `move(to, from)`, `take(place)` and `put(place)` for what goes with them.
+// Sorts keys, and calls `move(to, from)`, `take(place)` and `put(place)` for their values.
 template <typename Keys, typename Less, typename Take, typename Move, typename Put>
 void insertion_sort(Keys keys, std::ptrdiff_t count, Less before, Take take, Move move, Put put) {
     for (std::ptrdiff_t i = 1; i < count; i++) {

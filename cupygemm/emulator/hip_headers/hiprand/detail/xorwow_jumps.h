@@ -1,7 +1,7 @@
 /* Jumps of XORWOW: polynomial k has the coefficients of x**(2**k) modulo the characteristic
  * polynomial of the generator's linear step, the lowest first, for k = 0 to 63 (numbers) and
  * 67 to 130 (subsequences of 2**67 numbers).
- * tests/emulator/runtime/test_hiprand.py computes them anew. */
+ * tests/emulator/runtime/test_hiprand.py recomputes them. */
 #pragma once
 
 static __device__ const unsigned int cupygemm_xorwow_jumps[128][5] = {

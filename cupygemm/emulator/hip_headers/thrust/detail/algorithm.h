@@ -1,4 +1,4 @@
-// What the headers of algorithms share.
+// The common part of the headers of algorithms.
 #pragma once
 
 #include <iterator>

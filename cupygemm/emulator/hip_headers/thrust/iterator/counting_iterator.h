@@ -1,4 +1,4 @@
-// <thrust/iterator/counting_iterator.h>, and what it shares with the constant iterator.
+// <thrust/iterator/counting_iterator.h>, and its common part with the constant iterator.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 #pragma clang force_cuda_host_device begin
 namespace thrust {
 namespace detail {
-// A random-access iterator over values that are computed from their places.
+// A random-access iterator over values computed from their positions.
 template <typename Self, typename T> class generated {
     std::ptrdiff_t place_;
     constexpr const Self &self() const { return static_cast<const Self &>(*this); }
