@@ -134,7 +134,7 @@ CHECKS: Mapping[str, Check] = {
         "warn",
     ),
     "restricted_arguments": Check(
-        "arguments of cupy.RawKernel that share memory, of which one is __restrict__, if bytes are "
+        "arguments of cupy.RawKernel that share memory, one of them __restrict__, if bytes are "
         "read through one and written through the other, and the order of the two matters",
         "the accesses are made as the compiler has ordered them",
         "C's restrict (C11, 6.7.3.1), which clang's __restrict__ follows; the noalias attribute in "
@@ -143,7 +143,7 @@ CHECKS: Mapping[str, Check] = {
     ),
     "constant_variables": Check(
         "a __constant__ variable of HIP source without a value, which a kernel of cupy.RawModule "
-        "reads although the host has never asked for the address of a variable of the module",
+        "reads although the host has never requested the address of a variable of the module",
         "the variable holds zeros",
         "CuPy's user guide, on constant memory: RawModule.get_global",
         "warn",
@@ -229,7 +229,7 @@ CHECKS: Mapping[str, Check] = {
     ),
     "barriers": Check(
         "a barrier that some waves of a workgroup skipped before they ended",
-        "the other waves go on, as the hardware counts only waves that have not ended",
+        "the other waves continue, as the hardware counts only waves that have not ended",
         "CDNA3 ISA guide, section 4.3 (S_BARRIER)",
     ),
     "partial_barriers": Check(
@@ -243,7 +243,7 @@ CHECKS: Mapping[str, Check] = {
     "early_ends": Check(
         "a first wave of a workgroup that ends before its first barrier, while others wait there "
         "and may read LDS after it",
-        "the other waves go on, as the hardware counts only waves that have not ended",
+        "the other waves continue, as the hardware counts only waves that have not ended",
         "CDNA3 ISA guide, section 4.3 (S_BARRIER); CUDA's programming guide allows __syncthreads "
         "in conditional code only where the whole block agrees",
         "warn",

@@ -1,4 +1,4 @@
-"""Profiles as HTML for notebooks: the verdict, pictures, and the tables behind a fold.
+"""Profiles as HTML for notebooks: the verdict, pictures, and collapsible tables.
 
 The bars of the cycles are SVG written here. matplotlib draws the timeline and the roofline, if it
 is installed.

@@ -241,7 +241,7 @@ class MemoryFunctions(Handles):
         if memory.used_bytes + size > self.device.target.memory_bytes:
             raise HipError(
                 Status.OUT_OF_MEMORY,
-                f"{size} bytes asked for, {memory.used_bytes} of {self.device.target.memory_bytes} "
+                f"{size} bytes requested, {memory.used_bytes} of {self.device.target.memory_bytes} "
                 "in use",
             )
         made = self.made()
