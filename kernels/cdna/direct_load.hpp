@@ -126,9 +126,9 @@ template <class Operand> struct DirectLoader {
         load(resource(last), tile);
     }
 
-    // Start loading tile `tile_index`, of which `rows_left` rows and `k_left` values of k lie in
-    // the matrix, at least one of each. `resource` reads nothing of the dword that holds the end of
-    // the matrix, so the elements in that dword are loaded once more, one by one.
+    // Start loading tile `tile_index`. `rows_left` of its rows and `k_left` of its values of k are
+    // inside the matrix, at least one of each. `resource` reads nothing of the dword that holds the
+    // end of the matrix, so the elements in that dword are loaded once more, one by one.
     CUPYGEMM_INLINE void load_ragged(RaggedUnits &units, i64 tile_index, i32 rows_left,
                                      i32 k_left) const {
         Window tile = window;
@@ -160,7 +160,7 @@ template <class Operand> struct DirectLoader {
                 ds_write_b128(tile, at, whole);
             else
                 ds_write_b32(tile, at, whole.x);
-            end_phase(); // the comparisons of all units at once would not fit in scalar registers
+            end_phase(); // the comparisons of all units together would not fit in scalar registers
         }
     }
 

@@ -121,9 +121,9 @@ template <class Config> CUPYGEMM_INLINE void store_sums(const KernelArgs<Config>
 }
 
 // Return the kernel's arguments. Between the mainloop and the epilogue, and between the tiles of a
-// persistent kernel, they are read again, and the work and its position are computed again: kept,
-// they would occupy scalar registers that the mainloop needs, all the more if rows start in the
-// middle of a dword. A grouped kernel's arguments come from its table, and it keeps them.
+// persistent kernel, they are read again, and the work and its position are computed again: if they
+// were kept, they would occupy scalar registers that the mainloop needs, especially if rows start
+// in the middle of a dword. A grouped kernel reads its arguments from its table and keeps them.
 template <bool is_parameter>
 CUPYGEMM_INLINE const KernelArgs<Config> &arguments(const KernelArgs<Config> &args) {
     constexpr bool whole_dwords = Config::a_dword_aligned && Config::b_dword_aligned;

@@ -1,4 +1,4 @@
-// Slots of the workspace: partial sums of a tile, stored as they lie in registers.
+// Slots of the workspace: partial sums of a tile, stored in register order.
 //
 // A slot is (wave, fragment m, quad, lane, 4 sums). A lane writes and reads a quad of accumulators,
 // 16 bytes at a time, and 64 lanes access whole lines; the order of rows and columns does not

@@ -48,7 +48,7 @@ CUPYGEMM_INLINE void interleave_with_mfma() {
     }
 }
 
-// At the start of such a phase: issue MFMA at once, with arithmetic in its shadow.
+// At the start of such a phase: issue MFMA immediately, and arithmetic while it runs.
 template <int count> CUPYGEMM_INLINE void begin_with_mfma() {
     __builtin_amdgcn_sched_group_barrier(kind::mfma, 1, 0);
     interleave_with_mfma<kind::arithmetic, count - 1, 1, 3>();

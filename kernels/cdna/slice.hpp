@@ -4,9 +4,9 @@
 // row l % 16 of a fragment and chunk l / 16 of a step: 16 bytes of k. They are loaded as follows:
 //
 //   LongSlice, Major::k     one 16-byte load; two steps are a line of 128 bytes of each row.
-//   LongSlice, Major::row   as many loads as a vector has elements, each 16 bytes of rows at one k,
+//   LongSlice, Major::row   one load per element of a vector, each 16 bytes of rows at one k,
 //                           transposed in registers; 16 lanes read 256 bytes or more at one k. The
-//                           rows of a vector belong to as many fragments, so the fragments
+//                           rows of a vector belong to different fragments, so the fragments
 //                           interleave: row i of fragment f is row i * elements + f.
 //   ShortSlice, Major::k    like LongSlice; its one fragment has 16 rows.
 //   ShortSlice, Major::row  element by element; they are few, and in L2.
@@ -111,8 +111,8 @@ template <class Operand, u32 num_steps> struct LongSlice {
             }
     }
 
-    // Whether a vector is to be read. Row-major ones beyond the last row would be other columns of
-    // a larger matrix, which another stream may be writing.
+    // Whether to read a vector. Row-major vectors beyond the last row would be other columns of a
+    // larger matrix, which another stream may be writing.
     CUPYGEMM_INLINE static bool is_row(const At &at, u32 vector, u32 lane) {
         return Operand::major == Major::k ||
                static_cast<i32>(vector_row(vector, lane)) < at.rows_left;

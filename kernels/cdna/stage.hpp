@@ -226,8 +226,8 @@ template <class Operand> struct Stager {
 
     // -- The ragged tile --------------------------------------------------------------------------
 
-    // Start loading tile `tile_index`, of which `rows_left` rows and `k_left` values of k lie in
-    // the matrix, at least one of each.
+    // Start loading tile `tile_index`. `rows_left` of its rows and `k_left` of its values of k are
+    // inside the matrix, at least one of each.
     //
     // The last elements of a row (Major::k) or of a k (Major::row) may share their dword with the
     // end of the matrix. `resource` reads nothing of that dword, so they are loaded once more, one

@@ -1,10 +1,9 @@
 // Row-major tiles that keep the order of memory in LDS, and are transposed by LDS reads.
 //
 // This layout serves bytes and 16-bit elements on targets with transposing LDS reads. A block of 16
-// lanes points at 16 rows of as many consecutive k as fill 8 bytes, each lane at 8 bytes of rows.
-// Each lane receives those values of k for one row: 8 with ds_read_b64_tr_b8, 4 with
-// ds_read_b64_tr_b16. Nothing is transposed in registers, and one ds_write_b128 stores a vector as
-// it was loaded.
+// lanes points at 16 rows by 4 or 8 consecutive k (8 bytes), each lane at 8 bytes of rows. Each
+// lane receives those values of k for one row: 8 with ds_read_b64_tr_b8, 4 with ds_read_b64_tr_b16.
+// Nothing is transposed in registers, and one ds_write_b128 stores a vector as it was loaded.
 //
 //   TransposedLayout   (block of 32 rows, k, 32 rows): each k has chunks of 16 bytes
 //   VectorMap          thread -> vectors: chunks of rows at one k
@@ -103,7 +102,7 @@ template <class Operand> struct VectorMap<Operand, Major::row, true> {
 
 // Where the lanes of a transposing read point, so that lane l receives row l % 16 of a fragment and
 // half of the chunk of k that FragmentMap assigns to it; `half` is 0 or 1. In a block of 16 lanes,
-// as many lanes point at one k as a block of rows has chunks.
+// one lane for each chunk of a block of rows points at one k.
 template <class Operand, int parts = 1> struct TransposedReadMap : FragmentMap<Operand, parts> {
     using Base = FragmentMap<Operand, parts>;
     using Layout = TransposedLayout<Operand>;

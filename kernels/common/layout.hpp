@@ -6,8 +6,8 @@
 // offset of y. A lane therefore computes one address, and reaches every other address of the loop
 // with an XOR and an addition of constants.
 //
-// The layout is free of bank conflicts for four access patterns at once
-// (tests/kernels/test_layout.py proves each, phase by phase):
+// The same layout is free of bank conflicts for four access patterns (tests/kernels/test_layout.py
+// proves each, phase by phase):
 //   K-major stores   8 lanes write the 8 chunks of a row;
 //   row-major stores 8 lanes write one chunk of 8 rows, each a vector apart, after transposing a
 //                    block in registers;

@@ -26,7 +26,7 @@
 #endif
 #endif
 
-// Every device function is inlined, because tiles live in registers and a call could not return
+// Every device function is inlined, because tiles are in registers and a call could not return
 // them.
 #define CUPYGEMM_INLINE __device__ inline __attribute__((always_inline))
 
@@ -44,7 +44,7 @@ static_assert(sizeof(u32) == 4 && sizeof(u64) == 8,
               "the fixed-width integer names must have their stated sizes");
 
 // Round to nearest, ties to even; NaN stays NaN. Targets with a bf16 conversion instruction use it;
-// for others, clang emits integer rounding.
+// for others, clang emits integer operations.
 CUPYGEMM_INLINE u16 bf16_bits(float x) {
 #if CUPYGEMM_NVIDIA
     u16 bits;

@@ -1,7 +1,7 @@
 // Threads, workgroups, memory scopes and roots, for kernels that are written once for all GPUs.
 //
-// It continues platform.hpp: together, the two are the only files that test which compiler is in
-// use. The products' kernels, which are written for one architecture each, do not need this part.
+// This file and platform.hpp are the only ones that test which compiler is in use. The product
+// kernels, each written for one architecture, do not need it.
 #pragma once
 
 #include "common/platform.hpp"
@@ -24,7 +24,7 @@ CUPYGEMM_INLINE double square_root(double x) {
 #endif
 }
 
-// One over the square root, rounded once or a few times.
+// The inverse of the square root, rounded once or a few times.
 CUPYGEMM_INLINE float inverse_square_root(float x) {
 #if CUPYGEMM_NVIDIA
     return rsqrtf(x); // error 2 units in the last place, without a branch
@@ -41,14 +41,14 @@ CUPYGEMM_INLINE double inverse_square_root(double x) {
 #endif
 }
 
-// One over a number whose inverse is normal, rounded once or twice.
+// The inverse of a number, rounded once or twice. The inverse must be a normal number.
 CUPYGEMM_INLINE float inverse(float x) {
     const float y = hardware_reciprocal(x);
     return fma_of(fma_of(-x, y, 1.0f), y, y);
 }
 
 #if CUPYGEMM_NVIDIA
-// The inverse of a number, exact to 20 bits, if that inverse is a normal number.
+// The inverse of a number, accurate to 20 bits. The inverse must be a normal number.
 CUPYGEMM_INLINE double approximate_inverse(double x) {
     double y;
     asm("rcp.approx.ftz.f64 %0, %1;" : "=d"(y) : "d"(x));
@@ -58,7 +58,7 @@ CUPYGEMM_INLINE double approximate_inverse(double x) {
 
 CUPYGEMM_INLINE double inverse(double x) {
 #if CUPYGEMM_NVIDIA
-    double y = approximate_inverse(x); // twice as many bits by each step, without a branch
+    double y = approximate_inverse(x); // each step doubles the correct bits, without a branch
     y = __fma_rn(__fma_rn(-x, y, 1.0), y, y);
     return __fma_rn(__fma_rn(-x, y, 1.0), y, y);
 #else
@@ -66,8 +66,8 @@ CUPYGEMM_INLINE double inverse(double x) {
 #endif
 }
 
-// A kernel, one whose threads have at most so many registers, and one of which an SM holds several
-// workgroups; the latter limits registers on NVIDIA.
+// Declarations of a kernel: plain, with a limit of registers per thread, and with several
+// workgroups per SM, which limits registers on NVIDIA.
 #if CUPYGEMM_NVIDIA
 #define CUPYGEMM_KERNEL(threads) extern "C" __global__ void __launch_bounds__(threads)
 #define CUPYGEMM_KERNEL_OF_REGISTERS(registers) extern "C" __global__ void __maxnreg__(registers)
@@ -126,7 +126,7 @@ CUPYGEMM_INLINE void wave_barrier() {
 #endif
 }
 
-// The value of the thread whose index is this one's xor `mask`, a power of two below 32. Every
+// The value of the thread whose index is this thread's XOR `mask`, a power of two below 32. Every
 // thread of the 32 must call this.
 CUPYGEMM_INLINE u32 exchanged(u32 value, u32 mask) {
 #if CUPYGEMM_NVIDIA
@@ -157,7 +157,7 @@ CUPYGEMM_INLINE u64 maximum_of_32(u64 value) {
 }
 CUPYGEMM_INLINE u32 minimum_of_32(u32 value) { return ~maximum_of_32(~value); }
 
-// Have a number computed before the waits that follow: compilers move arithmetic behind them.
+// Force a number to be computed before the waits that follow: compilers move arithmetic past them.
 CUPYGEMM_INLINE void compute_now([[maybe_unused]] float &x) {
 #if CUPYGEMM_NVIDIA
     asm volatile("" : "+f"(x));
@@ -169,8 +169,8 @@ CUPYGEMM_INLINE void compute_now([[maybe_unused]] double &x) {
 #endif
 }
 
-// Have a number computed here. clang moves arithmetic past branches and stores to where its result
-// is used, keeps the operands until then, and lacks registers for them.
+// Force a number to be computed here. clang moves arithmetic past branches and stores to where its
+// result is used, keeps the operands until then, and runs out of registers.
 template <class R> CUPYGEMM_INLINE void keep_here([[maybe_unused]] R &x) {
 #if !CUPYGEMM_NVIDIA
     asm volatile("" : "+v"(x));
@@ -194,7 +194,7 @@ CUPYGEMM_INLINE u32 ones_in(u32 bits) {
 #endif
 }
 
-// The index of the lowest bit that is one; there is one.
+// The index of the lowest set bit of a nonzero number.
 CUPYGEMM_INLINE u32 first_bit(u32 bits) {
 #if CUPYGEMM_NVIDIA
     return __ffs(static_cast<int>(bits)) - 1;
@@ -203,15 +203,17 @@ CUPYGEMM_INLINE u32 first_bit(u32 bits) {
 #endif
 }
 
-// The index, below 32, of the first of 32 threads for which a condition holds; it holds for some.
+// The index, below 32, of the first of 32 threads for which a condition is true; it must be true
+// for one.
 CUPYGEMM_INLINE u32 first_of_32(bool condition) { return first_bit(ballot_of_32(condition)); }
 
-// The same among `lanes` threads that follow each other, 32 or 16.
+// The same among `lanes` consecutive threads, 32 or 16.
 template <u32 lanes> CUPYGEMM_INLINE u32 first_of(bool condition) {
     return first_bit(ballot_of_32(condition) >> (local_thread() % 32 & ~(lanes - 1)));
 }
 
-// The index of the thread with the largest of 32 values; of equal ones, that of least position.
+// The index of the thread with the largest of 32 values; among equal values, the thread with the
+// lowest position.
 template <class Word> CUPYGEMM_INLINE u32 largest_of_32(Word value, u32 position) {
 #if CUPYGEMM_NVIDIA
     const u32 high = static_cast<u32>(value >> (8 * (sizeof(Word) - 4)));
@@ -243,7 +245,7 @@ template <u32 lanes, class Word> CUPYGEMM_INLINE Word maximum_of(Word value) {
 
 CUPYGEMM_INLINE bool has_one_bit_at_most(u32 bits) { return (bits & (bits - 1)) == 0; }
 
-// The same among `lanes` threads that follow each other, 32 or 16: the index is among these.
+// The same among `lanes` consecutive threads, 32 or 16: the index counts within these.
 template <u32 lanes, class Word> CUPYGEMM_INLINE u32 largest_of(Word value, u32 position) {
     static_assert(lanes == 16 || lanes == 32, "half of the 32 threads, or all");
     if constexpr (lanes == 32) {
@@ -260,7 +262,7 @@ template <u32 lanes, class Word> CUPYGEMM_INLINE u32 largest_of(Word value, u32 
     }
 }
 
-// Whether this is that thread, without its index.
+// Whether this is that thread, without computing its index.
 template <class Word> CUPYGEMM_INLINE bool has_largest_of_32(Word value, u32 position) {
 #if CUPYGEMM_NVIDIA
     const u32 high = static_cast<u32>(value >> (8 * (sizeof(Word) - 4)));
@@ -284,7 +286,7 @@ CUPYGEMM_INLINE u32 from_lane(u32 value, u32 lane) {
 #endif
 }
 
-// The value of one of `lanes` threads that follow each other, a power of two up to 32.
+// The value of one of `lanes` consecutive threads, a power of two up to 32.
 template <u32 lanes> CUPYGEMM_INLINE u32 word_from_lane_of(u32 value, u32 lane) {
 #if CUPYGEMM_NVIDIA
     return __shfl_sync(~0u, value, static_cast<int>(lane), lanes);
@@ -294,7 +296,7 @@ template <u32 lanes> CUPYGEMM_INLINE u32 word_from_lane_of(u32 value, u32 lane) 
 }
 
 #if CUPYGEMM_NVIDIA
-// Store to global memory by one instruction, which the compiler does not divide.
+// Store to global memory by one instruction, which the compiler does not split.
 CUPYGEMM_INLINE void store_16_bytes(void *to, const u32 (&words)[4]) {
     asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(words[0]), "r"(words[1]),
                  "r"(words[2]), "r"(words[3])
@@ -306,8 +308,9 @@ CUPYGEMM_INLINE void store_16_bytes(void *to, const u64 (&words)[2]) {
 }
 #endif
 
-// Store a word to shared memory. NVIDIA's compiler joins stores of neighbours, and then moves
-// numbers between registers, at every step of a loop, so that those of one store lie side by side.
+// Store a word to shared memory. NVIDIA's compiler merges stores to adjacent addresses. It then
+// moves numbers between registers at every step of a loop to make the operands of a merged store
+// adjacent.
 template <class Word> CUPYGEMM_INLINE void store_alone(Word *place, Word word) {
 #if CUPYGEMM_NVIDIA
     *const_cast<volatile Word *>(place) = word;
@@ -316,7 +319,7 @@ template <class Word> CUPYGEMM_INLINE void store_alone(Word *place, Word word) {
 #endif
 }
 
-// Loads, stores and fences at the scope of the device: workgroups see each other's data.
+// Loads, stores and fences at device scope: workgroups see each other's data.
 template <class Word> CUPYGEMM_INLINE Word device_load(const Word *place) {
 #if CUPYGEMM_NVIDIA
     return *const_cast<const volatile Word *>(place);

@@ -3,7 +3,7 @@
 // The workspace is (split, batch, m, pitch) in fp32, or in fp64 for fp64 operands. Four warps sum
 // the same 128 columns: warp w adds parts w, w + 4, ... in order, and then the sums of the four
 // warps are added in order. The result is bitwise reproducible. `config.cuh` defines
-// `Config::ElementC` and whether C takes stores of four elements.
+// `Config::ElementC` and whether C allows stores of four elements.
 #include "config.cuh"
 #include "hopper/dependent_launch.cuh"
 #include "hopper/store_four.cuh"

@@ -19,8 +19,8 @@ struct HopperArgs {
     i32 a_moves[3];             // per batch axis: 1 where A has the axis, 0 where it is broadcast
     i32 b_moves[3];
     i32 num_splits;  // parts of k, each summed to a matrix of its own
-    u32 stage_bytes; // that land in a stage; fewer where the matrix has fewer rows than the tile
-    u64 workspace;   // of stream-K, with the mark of sums that are ready; see fix_up.cuh
+    u32 stage_bytes; // that land in a stage; fewer if the matrix has fewer rows than the tile
+    u64 workspace;   // of stream-K, with the mark of complete sums; see fix_up.cuh
     u64 mark;
     u32 a_share, b_share; // rows of a box of a k-major operand
 };
@@ -35,7 +35,7 @@ template <> struct MapArgs<true> : HopperArgs {
 static_assert(sizeof(MapArgs<true>) == 512 + 256,
               "the narrow maps must follow the arguments without padding");
 
-// Adds the arguments of an epilogue, where there is one.
+// Adds the arguments of an epilogue, if present.
 template <bool has_epilogue, bool has_narrow_boxes = false> struct KernelArgs
     : MapArgs<has_narrow_boxes> {};
 template <bool has_narrow_boxes> struct KernelArgs<true, has_narrow_boxes>
@@ -43,8 +43,8 @@ template <bool has_narrow_boxes> struct KernelArgs<true, has_narrow_boxes>
     EpilogueArgs epilogue;
 };
 
-// Groups of rows: the address of their numbers of rows, or of where the rows of each end, as i32.
-// It must match cupygemm._backends.hopper.other_products.row_groups.GROUP_ARGS.
+// Groups of rows: the address of each group's number of rows, or of its end row, as i32. It must
+// match cupygemm._backends.hopper.other_products.row_groups.GROUP_ARGS.
 struct RowGroupArgs {
     u64 sizes;
     u32 count, are_ends;
@@ -84,7 +84,7 @@ template <u32 capacity> struct GroupedArgs {
 static_assert(sizeof(GroupedArgs<7>) == 3648 && sizeof(GroupedArgs<63>) == 32512,
               "GroupedArgs must match the dtype that the launcher packs");
 
-// Adds the arguments of groups of rows, where there are any, and those of scales behind them.
+// Adds the arguments of groups of rows, if present, and after them those of scales.
 template <class Args, bool row_groups> struct AddRowGroups {
     using Type = Args;
 };

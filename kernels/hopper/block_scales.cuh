@@ -3,8 +3,9 @@
 //   acc += (A B over one step of k) * scale_a(row, block) * scale_b(block, column)
 //
 // A step of the mainloop is 128 bytes of k and lies in one block. Two warps of the producer copy
-// the scales of a tile's rows and columns to shared memory, beside the operands of the step. They
-// arrive at the stage's barrier when the scales have landed, so consumers wait for nothing else:
+// the scales of a tile's rows and columns to the stage in shared memory, while one thread loads the
+// operands of the step. They arrive at the stage's barrier when the scales have landed, so
+// consumers need no other wait:
 //
 //   thread of warp 0   wait empty 0 | load A, B 0      | wait empty 1 | load A, B 1      | ...
 //   warp 1             wait empty 0 | copy scales of A | wait empty 1 | copy scales of A | ...
@@ -23,7 +24,7 @@ namespace cupygemm {
 // The scales of B in a stage.
 template <class Config> struct ScaledColumns {
     static constexpr bool each = Config::scale_per_column;
-    // The adjacent columns that lie in one block, in every tile.
+    // The number of adjacent columns of any tile that are in one block.
     static constexpr u32 shared_by = each                       ? 1
                                      : Config::tile_n % 64 == 0 ? 64
                                      : Config::tile_n % 32 == 0 ? 32
@@ -31,7 +32,7 @@ template <class Config> struct ScaledColumns {
     static constexpr u32 count = Config::tile_n / shared_by;
 };
 
-// Copies scales to shared memory, if there are any.
+// Copies scales to shared memory, if present.
 template <class Config, bool present = Config::block_scaled> struct BlockScales {
     template <class Args, class Ring> CUPYGEMM_INLINE static void
     produce(const Args &, const Work &, u32, u32, SharedAddress, Ring &) {}
@@ -66,8 +67,8 @@ private:
         u32 shared_by; // rows or columns that share a scale
     };
 
-    // Copy `count` scales, each of `apart` rows or columns, from row or column `first` on. In the
-    // stage, they lie from place `place` on.
+    // Copy `count` scales, each of `apart` rows or columns, from row or column `first` on, to the
+    // stage from place `place` on.
     template <u32 count, u32 apart, class Args>
     CUPYGEMM_INLINE static void copy(const Args &args, const Work &work, const Scales &scales,
                                      u32 first, u32 extent, u32 place, u32 lane,
@@ -90,9 +91,9 @@ private:
         copy_each<count, apart>(args, work, from, scales, first, extent, place, lane, shared, ring);
     }
 
-    // The same for scales that are adjacent in memory, by one instruction: others delay a quarter
-    // of each consumer, for which its other quarters wait. Rows or columns whose scales are not
-    // copied are not stored either.
+    // The same for scales that are adjacent in memory, by one instruction: more instructions would
+    // delay one warp of each consumer, for which its other warps wait. Rows or columns whose scales
+    // are not copied are not stored either.
     template <class Args> CUPYGEMM_INLINE static void copy_bytes(const Args &args, const Work &work,
                                                                  u64 from, i64 pitch_k, u32 bytes,
                                                                  u32 place, u32 lane,
@@ -110,8 +111,8 @@ private:
                   });
     }
 
-    // The same where the copy engine would take longer, or does not take them. A single consumer
-    // waits for its scales. What lies behind the `left` rows or columns becomes 0.
+    // The same where the copy engine would take longer, or does not support the scales. A single
+    // consumer waits for its scales. Scales after the `left` rows or columns become 0.
     template <u32 count, class Args>
     CUPYGEMM_INLINE static void copy_vectors(const Args &args, const Work &work, u64 from,
                                              i64 pitch_k, u32 left, u32 place, u32 lane,

@@ -32,8 +32,8 @@ CUPYGEMM_INLINE void cluster_sync() {
                      : "memory");
 }
 
-// The same barrier, which also orders accesses to shared memory of the cluster's blocks: what was
-// written before it is seen behind it.
+// The same barrier, which also orders accesses to shared memory of the cluster's blocks: writes
+// before the barrier are visible after it.
 CUPYGEMM_INLINE void cluster_exchange() {
     asm volatile("barrier.cluster.arrive.release.aligned;\n"
                  "barrier.cluster.wait.acquire.aligned;" ::
@@ -61,7 +61,7 @@ CUPYGEMM_INLINE void load_cluster_four(u32 from, float (&x)[4]) {
 }
 
 // True in one lane of a warp. The compiler knows that only one lane is elected, and emits
-// copy-engine instructions with uniform registers. Behind a comparison of `threadIdx`, each of them
+// copy-engine instructions with uniform registers. After a comparison of `threadIdx`, each of them
 // would be a loop over lanes, which takes as long as the multiplication of a small tile's step.
 CUPYGEMM_INLINE bool elect_one() {
     u32 elected;
@@ -80,7 +80,7 @@ CUPYGEMM_INLINE void warpgroup_sync(u32 id) {
 }
 
 // A barrier among some threads of the block. Its id is a constant: otherwise the compiler reserves
-// all 16 for each block, and an SM with 64 takes no more than four blocks.
+// all 16 barriers for each block, and an SM, which has 64, holds at most four blocks.
 template <u32 id, u32 threads> CUPYGEMM_INLINE void barrier_sync() {
     asm volatile("bar.sync %0, %1;" ::"n"(id), "n"(threads) : "memory");
 }
@@ -100,7 +100,7 @@ CUPYGEMM_INLINE void pair_arrive(u32 id) {
 }
 CUPYGEMM_INLINE void pair_sync(u32 id) { asm volatile("bar.sync %0, 256;" ::"r"(id) : "memory"); }
 
-// Give up registers, or wait until the warpgroup gets more.
+// Give up registers, or wait until the warpgroup receives more.
 template <int count> CUPYGEMM_INLINE void setmaxnreg_dec() {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(count));
 }

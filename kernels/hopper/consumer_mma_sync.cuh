@@ -9,9 +9,9 @@
 //   A                                     | rows of the next step       ||
 //
 // Loads write registers that the current instructions do not read: a load that waited for the
-// previous instruction would delay the one behind it. A warp waits for the next stage before it
-// loads from there, and releases a stage once it has multiplied all of it. Two warps share each
-// quarter of the tensor cores, so one multiplies while the other waits.
+// previous instruction would delay the next one. A warp waits for the next stage before it loads
+// from there, and releases a stage once it has multiplied all of it. Two warps share each quarter
+// of the tensor cores, so one multiplies while the other waits.
 #pragma once
 
 #include "hopper/fragments_f64.cuh"
@@ -57,7 +57,7 @@ template <class Config> struct MmaSyncConsumer {
             const SharedAddress empty = T::empty(shared, ring.stage);
             const bool more = stages > 1;
             ring.advance();
-            // Behind the last stage, the same stage is loaded from again, and the data is unused.
+            // After the last stage, loads read the same stage again, and the data is unused.
             const u32 next_stage = more ? ring.stage * T::stage_bytes : stage;
 #pragma unroll
             for (u32 step = 0; step < stage_steps; ++step) {

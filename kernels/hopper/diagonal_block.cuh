@@ -1,6 +1,6 @@
 // Blocks of 8 columns of a tile: the factorisation of 8 rows on the diagonal.
 //
-// A block lies in shared memory by row.
+// A block is stored in shared memory by row.
 #pragma once
 
 #include "common/solvers/scalar.hpp"
@@ -12,12 +12,12 @@ using S = Config::Scalar;
 constexpr u32 block = 8, block_pitch = block + 4;
 constexpr S most_growth = 32; // of |T^-1| |T| for blocks on the diagonal whose inverses are used
 
-// The sign, the exponent and the first bits of a number. They order positive numbers, and those of
-// other numbers are larger, but for zeros.
+// The sign, the exponent and the first bits of a number. They have the order of positive numbers,
+// and are larger for all other numbers except zeros.
 CUPYGEMM_INLINE u32 high_word(float x) { return f32_bits(x); }
 CUPYGEMM_INLINE u32 high_word(double x) { return static_cast<u32>(f64_bits(x) >> 32); }
 
-// One over the root of a number whose inverse neither overflows nor vanishes.
+// The inverse square root of a number whose inverse neither overflows nor underflows.
 CUPYGEMM_INLINE float ordinary_inverse_root(float x) { return inverse_square_root(x); }
 CUPYGEMM_INLINE double ordinary_inverse_root(double x) {
     double y;
@@ -28,7 +28,7 @@ CUPYGEMM_INLINE double ordinary_inverse_root(double x) {
 
 // Quotients with one denominator, rounded a few times. The inverse of its square root does not
 // overflow. If its inverse does not overflow either, an fp64 quotient multiplies by an approximate
-// inverse, whose correction is computed beside that product.
+// inverse, whose correction is computed in parallel with that product.
 template <class R, bool any_size> struct Quotient {
     R inverse_root;
     CUPYGEMM_INLINE explicit Quotient(R x) : inverse_root(inverse_square_root(x)) {}
@@ -53,12 +53,11 @@ template <> struct Quotient<double, false> {
 };
 
 // Factor 8 rows on the diagonal, one in each of the first lanes of a warp: x becomes a row of the
-// factor T. In the other lanes x becomes y with y T^T = x. `own` is the number of the lane's row,
-// or none of them.
-// A step subtracts the products with a column. Its pivot is known to all lanes, which compute the
-// next one for themselves: between the two, there is one quotient, and no message or branch.
-// Returns 1 + the first column that is not positive, or 0; or ~0 if the inverse of a pivot may
-// overflow or vanish, unless `any_size`.
+// factor T. In the other lanes x becomes y with y T^T = x. `own` is the number of the lane's row;
+// other lanes pass a number that no row has. A step subtracts the products with a column. All lanes
+// know its pivot, and each computes the next one redundantly, so the chain from pivot to pivot has
+// one quotient, and no shuffle or branch. Returns 1 + the first column whose pivot is not positive,
+// or 0; or ~0 if the inverse of a pivot may overflow or underflow, unless `any_size`.
 template <bool any_size> CUPYGEMM_INLINE u32 factor_block(S (&x)[block], u32 own) {
     constexpr S least = Config::smallest_invertible;
     S below[block]; // of the next column, the element in each row

@@ -1,21 +1,21 @@
 // The factorisation of a tile on the diagonal, block by block of 8 columns.
 //
 // Each warp has 16 rows. The first warp factors the 8 x 8 block on the diagonal and
-// inverts the factor, while the others subtract the products with the block before:
+// inverts the factor, while the others subtract the products with the previous block:
 //
 //   warp 0  | factor block b            | rows of b | products with b in b + 1 | factor block b + 1
 //   others  | products with block b - 1 | rows of b | products with b in b + 1 | products with b
 //           |    in b + 1, b + 2, ...   |           |                          |   in b + 2, ...
 //
-// So only two products of 8 k lie between one block on the diagonal and the next. The first warp
-// has the first rows, and hardly any products to subtract.
+// So the chain from one diagonal block to the next has only two products of 8 k. The first warp has
+// the first rows, and hardly any products to subtract.
 #pragma once
 
 #include "hopper/rows_of_tile.cuh"
 
 namespace cupygemm {
 
-// What the warps share.
+// The shared memory of the warps.
 struct DiagonalShared {
     S *shown;    // the block that is factored next, by row
     S *solution; // a block of the factor, by row
@@ -24,8 +24,8 @@ struct DiagonalShared {
 };
 
 // Factor the 8 x 8 block b on the diagonal, and invert the factor: the first lanes have the rows of
-// the block, and the next ones those of the identity. Returns 1 + the first column that is not
-// positive, or 0.
+// the block, and the next ones those of the identity. Returns 1 + the first column whose pivot is
+// not positive, or 0.
 CUPYGEMM_INLINE u32 factor_diagonal(const DiagonalShared &shared, u32 lane, u32 b, u32 columns,
                                     S (&x)[block]) {
     const u32 first = b * block, own = lane % block;
@@ -53,8 +53,8 @@ CUPYGEMM_INLINE u32 factor_diagonal(const DiagonalShared &shared, u32 lane, u32 
     return failed;
 }
 
-// Tell whether products with the inverse are about as exact as substitution, given the rows of the
-// factor and the columns of its inverse in the first lanes: |L^-1| |L| is not large.
+// Return whether products with the inverse are about as accurate as substitution, that is, |L^-1|
+// |L| is not large. The first lanes have the rows of the factor and the columns of its inverse.
 CUPYGEMM_INLINE bool is_exact(const S (&x)[block], u32 lane) {
     S size[block];
 #pragma unroll
@@ -70,10 +70,10 @@ CUPYGEMM_INLINE bool is_exact(const S (&x)[block], u32 lane) {
     return __ballot_sync(~0u, !fits) == 0;
 }
 
-// Factor the tile, whose first `columns` are inside the matrix, by all warps: the first one with
-// two places for blocks. `stored(x, b)` stores a lane's elements of block b of the factor,
-// `inverted(b)` the inverse on its diagonal, `counts(b)` says that all warps have done so with the
-// blocks before b, and `fails(column)` that a pivot is not positive.
+// Factor the tile, whose first `columns` columns are inside the matrix, by all warps. The first
+// warp has two places for blocks. `stored(x, b)` stores a lane's elements of block b of the factor,
+// `inverted(b)` the inverse on its diagonal, `counts(b)` announces that all warps have done so for
+// the blocks before b, and `fails(column)` that a pivot is not positive.
 template <u32 places, class Store, class Invert, class Count, class Fail>
 CUPYGEMM_INLINE void factor_diagonal_tile(const DiagonalShared &shared, RowsOfTile<places> &tile,
                                           u32 columns, const Store &stored, const Invert &inverted,
@@ -117,7 +117,7 @@ CUPYGEMM_INLINE void factor_diagonal_tile(const DiagonalShared &shared, RowsOfTi
             }
             tile.show(shared.solution, x);
         }
-        if (leads) { // beside that
+        if (leads) { // meanwhile
             const bool exact = is_exact(of_diagonal, lane);
             if (lane == 0)
                 *shared.substitutes = !exact;
@@ -129,7 +129,7 @@ CUPYGEMM_INLINE void factor_diagonal_tile(const DiagonalShared &shared, RowsOfTi
             if (lane < 16 && tile.first + lane >= (b + 1) * block)
                 substitute_row(shared.shown + at, shared.solution + b * block * row_pitch,
                                row_pitch, shared.solution + at);
-            workgroup_barrier(); // now it is
+            workgroup_barrier(); // now block b is in shared memory
 #pragma unroll
             for (u32 e = 0; e < 4; ++e)
                 if (last >= b)

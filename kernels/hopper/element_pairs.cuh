@@ -1,7 +1,7 @@
-// Pairs of adjacent elements of a row of C, as mma.sync's sums have them.
+// Pairs of adjacent elements of a row of C, as in the sums of mma.sync.
 //
-// Where rows begin at multiples of a pair, one instruction loads or stores it. A warp's pairs lie
-// in eight rows, so it takes the caches eight cycles, as for single elements.
+// Where rows begin at multiples of a pair, one instruction loads or stores it. A warp's pairs are
+// in eight rows, so a load takes eight cycles in the caches, as for single elements.
 #pragma once
 
 #include "common/platform.hpp"
@@ -12,7 +12,7 @@ template <class S> struct alignas(2 * sizeof(S)) ElementPair {
     S first, second;
 };
 
-// Load a pair. What lies at or behind column `end`, counted from the pair's first one, is zero.
+// Load a pair. Elements from column `end` on, counted from the pair's first element, are zero.
 template <bool aligned, class S>
 CUPYGEMM_INLINE void load_pair(const S *from, i32 end, S &first, S &second) {
     ElementPair<S> pair{0, 0};
@@ -40,10 +40,10 @@ CUPYGEMM_INLINE void store_pair(S *to, i32 end, S first, S second) {
     }
 }
 
-// The sums of a warp's 32 x 32 elements of C that a thread has: (16 rows, 8 columns, element).
+// A thread's sums of the 32 x 32 elements of C of a warp: (16 rows, 8 columns, element).
 template <class S> using WarpSums = S[2][4][4];
 
-// The place of these elements, in pairs.
+// The position of these elements, in pairs.
 template <class S, bool aligned> struct WarpPairs {
     S *first;        // the thread's first element
     i64 pitch;       // elements between rows

@@ -5,7 +5,7 @@
 //
 //   load the lower triangle, store zeros above it | blocks of 8 columns, stored one after the other
 //
-// A block of columns waits for one warp, so an SM should hold several thread blocks.
+// Each block column waits for one warp, so an SM should hold several thread blocks.
 #include "common/solvers/report.hpp"
 #include "hopper/diagonal_tile.cuh"
 
@@ -23,8 +23,8 @@ static_assert(sizeof(FactorTileArgs) == 64,
               "FactorTileArgs must match the dtype that the launcher packs");
 
 constexpr u32 threads = Config::threads;
-// As many thread blocks as leave a thread some registers beside its elements. With more, numbers in
-// memory cost more than the additional thread blocks bring.
+// The number of thread blocks that leaves a thread some registers in addition to its elements. With
+// more thread blocks, the cost of spills would exceed the gain.
 constexpr u32 registers_beside = 64;
 constexpr u32 resident = 65536 / (threads * (tile_blocks * sizeof(S) + registers_beside));
 
@@ -39,8 +39,7 @@ struct alignas(2 * sizeof(S)) Pair {
     S first, second;
 };
 
-// The rows of a matrix in memory, which are read and written in pairs of elements where they are
-// aligned.
+// The rows of a matrix in memory, read and written in pairs of elements if they are aligned.
 struct Rows {
     S *start;
     u32 pitch, n;

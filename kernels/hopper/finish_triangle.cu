@@ -2,7 +2,7 @@
 //
 // The sums are an fp32 matrix of the workspace. A block reads a 64 x 64 tile on or below the
 // diagonal to shared memory. It stores the tile and its transpose, each after the epilogue, which
-// need not be symmetric. A thread stores four elements at once where C's alignment allows it.
+// need not be symmetric. A thread stores four elements at a time if C's alignment allows it.
 #include "config.cuh"
 #include "hopper/dependent_launch.cuh"
 #include "hopper/store_four.cuh"

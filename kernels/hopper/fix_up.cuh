@@ -1,11 +1,11 @@
 // Fix-up of tiles that stream-K splits: clusters leave partial sums in a workspace, and the cluster
 // with the tile's last part adds them.
 //
-// Each consumer warpgroup works independently. It stores its accumulators as they lie in registers,
-// with the 16-byte vectors of its threads side by side, and then writes a mark. The warpgroup that
-// adds them waits for the mark and clears it. Marks need no initialisation: memory could only be
-// mistaken for a mark if it happened to hold its 64 random bits. Sums are always added in the same
-// order, from the previous cluster backwards.
+// Each consumer warpgroup works independently. It stores its accumulators in register order, with
+// the 16-byte vectors of its threads adjacent, and then writes a mark. The warpgroup that adds them
+// waits for the mark and clears it. Marks need no initialisation: memory could only be mistaken for
+// a mark if it happened to hold its 64 random bits. Sums are always added in the same order, from
+// the previous cluster backwards.
 //
 //   workspace: marks (cluster, block, consumer) | sums (cluster, block, consumer, vector, thread)
 #pragma once
@@ -49,7 +49,7 @@ CUPYGEMM_INLINE FourSums<i32> load_four(const FourSums<i32> *from) {
     return x;
 }
 
-// Without split tiles, there is nothing to leave or to collect.
+// Without split tiles, no sums are left or collected.
 template <class Config, bool cuts_tiles = Config::stream_k> struct FixUp {
     template <class... Args> CUPYGEMM_INLINE static void leave_first(const Args &...) {}
     template <class... Args> CUPYGEMM_INLINE static void collect(const Args &...) {}
@@ -90,7 +90,7 @@ template <class Config> struct FixUp<Config, true> {
                 }
                 store_release(mark, 0);
             }
-            warpgroup_sync(1 + consumer); // thread 0 has seen the mark: the sums are there
+            warpgroup_sync(1 + consumer); // thread 0 has seen the mark: the sums are in memory
             const Four *const from = sums(args, place, thread);
 #pragma unroll
             for (u32 block = 0; block < T::consumer_blocks; ++block) {
@@ -128,7 +128,7 @@ private:
         return (cluster * T::cluster_size + rank) * Config::num_consumers + consumer;
     }
 
-    // The address of the thread's first vector among those that a warpgroup leaves.
+    // The address of the thread's first vector of the sums that a warpgroup leaves.
     CUPYGEMM_INLINE static Four *sums(const HopperArgs &args, u32 place, u32 thread) {
         const u32 places = cluster_count() * T::cluster_size * Config::num_consumers;
         const u64 first = args.workspace + ceil_div<u32>(places * sizeof(u64), 128) * 128;

@@ -33,9 +33,9 @@ static_assert(!moves_registers ||
               "registers move within the block: a warpgroup that asks for more than the others "
               "give up would wait forever");
 
-// The producer's thread initialises the barriers and may use them at once; the consumers, and the
-// warps that copy scales or mark SMs, wait until it has done so. In a cluster all blocks wait for
-// each other, because they use each other's barriers and shared memory.
+// The producer's thread initialises the barriers and may use them immediately; the consumers, and
+// the warps that copy scales or mark SMs, wait until it has done so. In a cluster, all blocks wait
+// for each other, because they use each other's barriers and shared memory.
 template <class Args>
 CUPYGEMM_INLINE void prologue(const Args &args, SharedAddress shared, bool producer, u32 thread) {
     if (producer && thread == 0) {

@@ -1,8 +1,8 @@
-// The sums of a Gram matrix in fp64 by mma.sync. See common/solvers/gram_sums.hpp, whose interface
-// this is.
+// The sums of a Gram matrix in fp64 by mma.sync. The interface is that of
+// common/solvers/gram_sums.hpp.
 //
-// Columns of the rows are the rows of the first operand and the columns of the second one, so that
-// a lane loads each element once for both.
+// The columns are both the rows of the first operand and the columns of the second, so a lane loads
+// each element once for both.
 #pragma once
 
 #include "common/solvers/gram_sums.hpp"
@@ -29,7 +29,7 @@ template <> struct GramSums<double, 32> {
                 mma_m16n8k8(sums[i][j], columns[2 * i], columns[2 * i + 1], columns[j]);
     }
 
-    // Store the sums, or add them to those that are there.
+    // Store the sums, or add them to the stored ones.
     template <bool adds> CUPYGEMM_INLINE void store(double *to, u32 lane) {
         const u32 g = lane / 4, t = lane % 4;
 #pragma unroll

@@ -1,14 +1,15 @@
-// Keeps some SMs of one GPC for a panel, from before its first launch until its last has ended.
+// Reserves some SMs of one GPC for a panel, from before its first launch until its last has ended.
 //
 //   this kernel   | one warp of each thread block waits for a word ................... | end
 //   panel         | block 0 | block 1 | ... | the last block | the word is set
 //
-// A block of a panel is a cluster of thread blocks, which need SMs of one GPC. Between two blocks
-// these are free for a moment. A product whose thread blocks still wait for SMs would take them,
-// and the next block would wait for the product's end. With the shared memory of this kernel, no
-// thread block of a product has room beside it, but one of a panel has.
+// A cluster of thread blocks, which needs SMs of one GPC, factors a block of a panel. Between two
+// blocks these SMs are free for a moment. A product whose thread blocks wait for SMs would occupy
+// them, and the next block would wait for the product's end. This kernel uses so much shared memory
+// that no thread block of a product fits on the same SM, but a thread block of a panel does.
 //
-// It ends after `most_ns` in any case: with those of many streams, a panel might find no room.
+// It ends after `most_ns` in any case: otherwise, the reservations of many streams might leave a
+// panel no SMs.
 #include "config.hpp"
 #include "hopper/ordered_words.cuh"
 

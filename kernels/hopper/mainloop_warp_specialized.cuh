@@ -101,7 +101,7 @@ private:
             Mma::multiply(shared + ring.stage * T::stage_bytes, consumer * T::consumer_blocks,
                           step != work.begin, acc.value);
             wgmma_commit();
-            wgmma_wait<1>(); // the step before is done with its stage
+            wgmma_wait<1>(); // the previous step is done with its stage
             if (step != work.begin)
                 Mma::release(T::empty(shared, previous), thread);
             previous = ring.stage;
@@ -138,7 +138,7 @@ private:
                                     k != 0 || step != work.begin);
             }
             wgmma_commit();
-            wgmma_wait<1>(); // the step before is done with its stage and its registers
+            wgmma_wait<1>(); // the previous step is done with its stage and its registers
             if (step != work.begin)
                 Mma::release(T::empty(shared, previous), thread);
             previous = ring.stage;
@@ -201,10 +201,10 @@ private:
     }
 
     // Load a share of `rows` indices of m or n, for all blocks that need them. If a slab's rows are
-    // indices, a share is one box of `rows_of_box` rows, fewer where the matrix has fewer. If its
-    // rows are k, each box covers as many indices as fill a row; the last box may use the `narrow`
-    // map and fill less. These boxes are divided among the blocks, or, where they are too few, the
-    // k of each box are.
+    // indices, a share is one box of `rows_of_box` rows, fewer if the matrix has fewer. If its rows
+    // are k, each box covers as many indices as fill a row; the last box may use the `narrow` map
+    // and fill less. These boxes are divided among the blocks; if there are too few boxes, the k of
+    // each box are divided instead.
     template <Major major, u32 rows, u32 shares>
     CUPYGEMM_INLINE static void load(SharedAddress slab, const TensorMap &map,
                                      const TensorMap &narrow, BoxIndex box, u32 row, u32 k,

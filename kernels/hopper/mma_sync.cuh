@@ -27,8 +27,8 @@ CUPYGEMM_INLINE void mma_m16n8k8(double *d, const Fragment &a, const Fragment &a
                    "d"(b.k[1]));
 }
 
-// The same of tf32 numbers, which lie alike, with sums in fp32. The elements of A are (g, t),
-// (g + 8, t), (g, t + 4) and (g + 8, t + 4) of (row, k).
+// The same for tf32 numbers, which have the same layout, with sums in fp32. The elements of A are
+// (g, t), (g + 8, t), (g, t + 4) and (g + 8, t + 4) of (row, k).
 CUPYGEMM_INLINE void mma_m16n8k8(float *d, const u32 (&a)[4], const u32 (&b)[2]) {
     asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, "
                  "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
@@ -37,9 +37,9 @@ CUPYGEMM_INLINE void mma_m16n8k8(float *d, const u32 (&a)[4], const u32 (&b)[2])
 }
 
 // d += a b, for the four sums from `d` on: rows g and g + 8, columns 2 t and 2 t + 1. A register of
-// lane 4 g + t holds two elements along k, from 2 t on, of row g of an 8 x 8 matrix: those of A are
-// its quarters in the order (0, 0), (8, 0), (0, 8), (8, 8) of (row, k), and those of B the columns'
-// at k = 0 and 8. Source: PTX ISA 9.0, "Matrix Fragments for mma.m16n8k16".
+// lane 4 g + t holds two elements along k, from 2 t on, of row g of an 8 x 8 matrix. The matrices
+// of A are its quarters in the order (0, 0), (8, 0), (0, 8), (8, 8) of (row, k); those of B are its
+// columns at k = 0 and 8. Source: PTX ISA 9.0, "Matrix Fragments for mma.m16n8k16".
 template <class Element>
 CUPYGEMM_INLINE void mma_m16n8k16(float *d, const u32 (&a)[4], const u32 *b) {
     if constexpr (IsSame<Element, bf16>::value)
@@ -55,7 +55,8 @@ CUPYGEMM_INLINE void mma_m16n8k16(float *d, const u32 (&a)[4], const u32 *b) {
 }
 
 // Load four 8 x 8 matrices of 16-bit elements. Lane l supplies the address of row l % 8 of matrix
-// l / 8; register i of lane l gets two elements of row l / 4 of matrix i, from column 2 (l % 4) on.
+// l / 8; register i of lane l receives two elements of row l / 4 of matrix i, from column 2 (l % 4)
+// on.
 CUPYGEMM_INLINE void ldmatrix_x4(u32 (&r)[4], SharedAddress row) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])

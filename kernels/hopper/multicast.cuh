@@ -1,4 +1,4 @@
-// Which blocks of a cluster share which operand.
+// How the blocks of a cluster share operands.
 //
 // Block `rank` is in row rank % cluster_m and column rank / cluster_m of its cluster's tiles. The
 // blocks of a row of tiles need the same rows of A; those of a column need the same columns of B.
@@ -30,7 +30,7 @@ template <class Config> struct Multicast {
     CUPYGEMM_INLINE static u32 part(u32 rank) { return has_parts ? rank / of_part : 0; }
     CUPYGEMM_INLINE static u32 first(u32 rank) { return part(rank) * of_part; }
 
-    // The ranks that need what `rank` loads of A or of B, as a bit mask.
+    // The ranks that need the share of A or of B that `rank` loads, as a bit mask.
     CUPYGEMM_INLINE static u16 wants_a(u32 rank) {
         u32 first_row = 0;
 #pragma unroll

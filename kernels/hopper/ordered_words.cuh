@@ -7,7 +7,7 @@
 namespace cupygemm {
 
 // Store a word with release order: a thread that acquires it sees all earlier writes of this
-// thread, and those of the threads that this one met at a barrier before.
+// thread, and of the threads with which it passed a barrier before.
 CUPYGEMM_INLINE void store_release(u64 address, u64 word) {
     asm volatile("st.release.gpu.global.u64 [%0], %1;" ::"l"(address), "l"(word) : "memory");
 }

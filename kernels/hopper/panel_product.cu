@@ -1,10 +1,10 @@
-// Multiplies blocks of fp32 inside a panel, C = A B or C -= A B, by mma.sync with tf32 terms.
+// Multiplies fp32 blocks inside a panel, C = A B or C -= A B, by mma.sync with tf32 terms.
 //
 // The interface is that of common/solvers/panel_update.hpp, for matrices whose columns are
 // adjacent and rows of A and B that begin at multiples of 16 bytes. Each number is a sum of two
 // tf32 terms, and three of the four products of terms are added. A thread block computes a tile of
-// 64 x 64, and each of its four warps a quarter. Slabs of k are copied some ahead, and C is loaded
-// meanwhile.
+// 64 x 64, and each of its four warps a quarter. Slabs of k are copied several slabs ahead, and C
+// is loaded meanwhile.
 #include "common/solvers/update_args.hpp"
 #include "hopper/cluster.cuh"
 #include "hopper/cp_async.cuh"
@@ -86,7 +86,7 @@ extern "C" __global__ void __launch_bounds__(128, 2)
 #pragma unroll 1
     for (u32 slab = 0; slab < slabs; ++slab) {
         copy_async_wait<stages - 2>();
-        block_sync(threads); // the slab is in shared memory, and the one before has been read
+        block_sync(threads); // the slab is in shared memory, and the previous one has been read
         copy(slab + stages - 1);
         const Stage &from = stage[slab % stages];
         float high[2][4][4] = {};

@@ -1,8 +1,8 @@
 // The exchange of sums where the blocks of a cluster have different parts of k (`cluster_k`).
 //
-// Each block has summed its part of k for the whole tile. It leaves the sums in its ring, which
-// nobody reads any more, and keeps a share of the tile's columns: it adds the sums that all parts
-// have left of them, in the order of the parts, and stores them.
+// Each block has summed its part of k for the whole tile. It writes the sums to its ring, which no
+// thread reads any more, and keeps a share of the tile's columns: it adds the sums of all parts for
+// these columns, in the order of the parts, and stores them.
 //
 //   block of part 0  multiply | leave all columns | barrier | add the left half of both  | store
 //   block of part 1  multiply | leave all columns | barrier | add the right half of both | store
@@ -30,7 +30,7 @@ template <class Config, bool has_parts = (Config::cluster_k > 1)> struct PartExc
     CUPYGEMM_INLINE static void pass() {}
 };
 
-// What a block stores of its tile; it loads nothing.
+// The part of its tile that a block stores; it loads nothing.
 template <class Config> struct KeptColumns : Config {
     static constexpr u32 tile_n = Config::tile_n / Config::cluster_k;
     static constexpr Major b_major = Major::k;
@@ -57,7 +57,7 @@ template <class Config> struct PartExchange<Config, true> {
         return work;
     }
 
-    // One warpgroup. Exchange sums, and return those of the columns that the block keeps.
+    // One warpgroup. Exchange sums, and return the sums of the columns that the block keeps.
     CUPYGEMM_INLINE static Accumulators<Kept> sums(u32 rank, u32 consumer, u32 thread,
                                                    SharedAddress shared,
                                                    const Accumulators<Config> &acc) {
@@ -73,7 +73,7 @@ template <class Config> struct PartExchange<Config, true> {
                                   {sum[0], sum[1], sum[2], sum[3]});
             }
         }
-        cluster_exchange(); // all parts have left their sums
+        cluster_exchange(); // all parts have written their sums
         using M = Multicast<Config>;
         Accumulators<Kept> result;
 #pragma unroll

@@ -1,16 +1,16 @@
 // The scheduler of groups of rows, whose numbers of rows are in global memory.
 //
 // Group g multiplies its rows of A by matrix g of the stack B. Its units of work are the tiles that
-// have rows of it, and the units of all groups follow one another. A cluster takes units i,
-// i + clusters, ... of this sequence. The host does not know how many there are. Each thread walks
-// the groups from first to last, as far as its units lead it.
+// contain its rows, and the units of all groups form one sequence. A cluster takes units i, i +
+// clusters, ... of this sequence. The host does not know the number of units. Each thread walks the
+// groups in order until its units are exhausted.
 //
 //   rows         70        0     130            (tiles of 128 rows, 2 columns of tiles)
 //   first row     0       70      70       200
 //   unit         | 0   1 |     | 2   3   4   5 |
 //
-// Numbers of rows are limited to what the operand has, so that no content of that memory leads
-// outside it.
+// Numbers of rows are limited to the rows of the operand, so that no contents of that memory lead
+// to accesses outside it.
 #pragma once
 
 #include "hopper/scheduler.cuh"
@@ -22,7 +22,7 @@ template <class Config> struct RowGroupScheduler : OfOneProduct {
     static_assert(!Config::split_k && !Config::stream_k && !Config::ping_pong && !Config::c_turned,
                   "groups of rows are computed by whole tiles, each by all consumers");
 
-    // What follows from these is computed anew, since registers are few.
+    // Values derived from these are recomputed, since registers are few.
     u32 unit;
     u32 group, rows, start; // of the unit: its group, the group's rows, and its first row
     u32 end;                // units up to the end of the group
@@ -65,7 +65,7 @@ private:
         return ceil_div<u32>(args.n, Config::tile_n * Config::cluster_n);
     }
 
-    // Find the group of the unit; there is none if the unit is not before the end of the last one.
+    // Find the group of the unit; none if the unit is past the end of the last group.
     template <class Args> CUPYGEMM_INLINE void find(const Args &args) {
         while (unit >= end && group + 1 != args.groups.count) {
             ++group;

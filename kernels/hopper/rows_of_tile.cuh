@@ -11,7 +11,7 @@
 namespace cupygemm {
 
 constexpr u32 tile_rows = Config::threads / 32 * 16, tile_blocks = tile_rows / block;
-// Rows of blocks of 8 columns in shared memory: 16 bytes of each are read without bank conflicts.
+// Rows of blocks of 8 columns in shared memory: reads of 16 bytes of each have no bank conflicts.
 constexpr u32 row_pitch = sizeof(S) == 8 ? block : block + 4;
 
 // d = c + a b, as mma_m16n8k8.
@@ -31,12 +31,12 @@ template <> struct RowsOfBlock<double> {
     static constexpr bool reads_shared = false;
     Fragment above, below;
 
-    // Take the lane's elements, or, if it reads them, the rows in shared memory.
+    // Take the lane's elements or, for types that are read from there, the rows in shared memory.
     CUPYGEMM_INLINE void set(const double (&x)[4], const double *, u32) {
         above = {{x[0], x[1]}};
         below = {{x[2], x[3]}};
     }
-    // What a lane needs of 8 rows in shared memory, the right factor.
+    // A lane's part of the right factor, 8 rows in shared memory.
     struct Right {
         double value[2];
 
@@ -83,16 +83,17 @@ template <> struct RowsOfBlock<float> {
     }
 };
 
-// The warp's rows of the next block, and of those behind it. There may be fewer places than blocks.
+// The warp's rows of the next block, and of the blocks after it. There may be fewer places than
+// blocks.
 template <u32 places> struct RowsOfTile {
     S value[places][4];    // value[0] belongs to the next block
-    u32 lane, first, last; // the warp's first row, and the last block of which there are elements
+    u32 lane, first, last; // the warp's first row, and the last block that has elements
 
     CUPYGEMM_INLINE RowsOfTile(u32 thread, bool is_lower)
         : lane(thread % 32), first(thread / 32 * 16),
           last(is_lower ? thread / 32 * 2 + 1 : tile_blocks - 1) {}
 
-    // Where the lane's elements are in the tile, and in a block of 8 columns by row.
+    // The positions of the lane's elements in the tile, and in a block of 8 columns by row.
     CUPYGEMM_INLINE u32 row(u32 e) const { return first + lane / 4 + e / 2 * 8; }
     CUPYGEMM_INLINE u32 column(u32 b, u32 e) const { return b * block + lane % 4 * 2 + e % 2; }
     CUPYGEMM_INLINE u32 place(u32 e) const { return row(e) * row_pitch + column(0, e); }
@@ -103,7 +104,7 @@ template <u32 places> struct RowsOfTile {
             rows[place(e)] = x[e];
     }
 
-    // Subtract the products of rows of block b and of the triangle, whose block b lies in shared
+    // Subtract the products of rows of block b and of the triangle, whose block b is in shared
     // memory by row, from the next block, which becomes value[0].
     CUPYGEMM_INLINE void subtract_next(const RowsOfBlock<S> &rows, const S *triangle, u32 pitch,
                                        u32 b) {
@@ -111,10 +112,10 @@ template <u32 places> struct RowsOfTile {
         right.load(triangle + (b + 1) * block * pitch, pitch, lane);
         rows.template multiply<true>(value[0], value[1], right);
     }
-    // Subtract them from all blocks behind that one, which move to the places before.
+    // Subtract them from all later blocks, which move forward by one place.
     CUPYGEMM_INLINE void subtract_others(const RowsOfBlock<S> &rows, const S *triangle, u32 pitch,
                                          u32 b) {
-        constexpr bool loads_ahead = sizeof(S) == 8; // there are registers left
+        constexpr bool loads_ahead = sizeof(S) == 8; // registers suffice
         typename RowsOfBlock<S>::Right right, ahead;
         const auto load = [&](u32 j) { ahead.load(triangle + j * block * pitch, pitch, lane); };
         if (loads_ahead && b + 2 <= last)

@@ -1,5 +1,5 @@
-// Rows of a block less a product, by mma.sync: fp64, and fp32 as sums of two tf32 terms. See
-// common/solvers/rows_product.hpp, whose interface this is.
+// Rows of a block minus a product, by mma.sync: fp64, and fp32 as sums of two tf32 terms. The
+// interface is that of common/solvers/rows_product.hpp.
 //
 // A warp computes 32 rows of 16 or 32 columns. The fragments of C and L21 come from global memory,
 // and those of U from shared memory.
@@ -13,7 +13,7 @@ namespace cupygemm {
 template <class S, u32 width> struct RowsByMmaSync {
     static_assert(width % 16 == 0, "a round takes 16 k, and a product 8 columns");
     using Stage = RowStage<S, width>;
-    // 32 bytes of lanes that read adjacent columns follow those of the row before.
+    // the 32 bytes that lanes read in a row follow those of the previous row.
     static constexpr u32 u_pitch = width + 32 / sizeof(S);
     static constexpr u32 strips = width / 8;
     // In fp64, all of k would not fit in registers.
@@ -63,7 +63,7 @@ template <class S, u32 width> struct RowsByMmaSync {
     }
 
 private:
-    // Subtract the products of the columns of `left` and as many rows of U.
+    // Subtract the product of the columns of `left` and the same number of rows of U.
     CUPYGEMM_INLINE static void subtract_products(double (&sums)[2][strips][4],
                                                   const double (&left)[4][depth / 4],
                                                   const double (*u)[u_pitch], u32 g, u32 t) {

@@ -1,5 +1,5 @@
-// The sums of operands with scales that change along k (block_scales.cuh): those of each step are
-// scaled, and added in fp32.
+// The sums of operands with scales that change along k (block_scales.cuh): the sums of each step
+// are scaled, and added in fp32.
 #pragma once
 
 #include "hopper/block_scales.cuh"
@@ -23,8 +23,8 @@ template <class Config> struct ScaledSums {
     }
 
 private:
-    // What a consumer reads of a stage. It moves on with the ring, so that all addresses are there
-    // when a step begins.
+    // The addresses of a stage that a consumer reads. They advance with the ring, so that all are
+    // known when a step begins.
     struct Place {
         static constexpr u32 units = T::stage_bytes >> 4, last = Config::num_stages - 1;
         static constexpr u64 layout = descriptor_layout<Major::k>() >> 32 << 32;
@@ -50,8 +50,9 @@ private:
         }
     };
 
-    // While one consumer scales and adds, the others multiply. What lies between the last addition
-    // of a step and the first wgmma of the next one delays both, so it is as little as possible.
+    // While one consumer scales and adds, the others multiply. Instructions between the last
+    // addition of a step and the first wgmma of the next delay both, so there are as few as
+    // possible.
     CUPYGEMM_INLINE static void sum_steps(const Work &work, u32 consumer, u32 thread,
                                           SharedAddress shared, Ring &ring,
                                           Accumulators<Config> &acc) {
@@ -90,13 +91,14 @@ private:
         }
     }
 
-    // With two sets of sums, which the steps of a run use by turns: while one step is multiplied,
-    // the sums of the step before are added.
+    // With two sets of sums, which the steps of a run use alternately: while one step is
+    // multiplied, the sums of the previous step are added.
     //
     //   multiply 0 | multiply 1 | multiply 2 | multiply 3 |       | multiply 4 | ...
     //              | add 0      | add 1      | add 2      | add 3 |            | ...
     //
-    // The compiler would serialise all wgmma if one were in flight at a branch, so runs end.
+    // The compiler would serialise all wgmma if one were in flight at a branch, so each run ends
+    // without one in flight.
     CUPYGEMM_INLINE static void sum_alternately(const Work &work, u32 consumer, u32 thread,
                                                 SharedAddress shared, Ring &ring,
                                                 Accumulators<Config> &acc) {

@@ -1,11 +1,12 @@
-// The scheduler of tiles by SM: a block computes the tile that has the number of its SM. So an SM
-// reads the same part of an operand in every call, and L2 keeps one copy of it.
+// The scheduler of tiles by SM: a block computes the tile with the number of its SM. So an SM reads
+// the same part of an operand in every call, and L2 keeps one copy of it.
 //
 // The grid has one block for each SM, and no SM has room for two. Still, two blocks may run on one
-// SM after each other, for example beside another stream. They compute the same tile, and store the
-// same values. So blocks also mark the numbers of their SMs, while they compute. The block that
-// marks last computes the tiles that are left, and clears the marks. It does so before it lets the
-// next launch of its stream start, whose blocks mark theirs in the same memory.
+// SM one after the other, for example while another stream runs. They compute the same tile and
+// store the same values, and another tile is left over. So blocks also mark the numbers of their
+// SMs while they compute. The block that marks last computes the tiles that are left, and clears
+// the marks. It does so before it lets the next launch of its stream start, whose blocks mark
+// theirs in the same memory.
 //
 //   memory:        marks of 32 SMs (word) | number of blocks that have marked
 //   shared memory: barrier | tiles that are left for this block, in words of 32 | SM of the block
@@ -13,8 +14,8 @@
 // One thread reads the number of the SM for the whole block: it may change if the block is
 // preempted.
 //
-// Without memory for marks, or where SMs have numbers that no block has, a block computes the tile
-// of its own number.
+// Without memory for marks, or if the numbers of SMs exceed those of blocks, a block computes the
+// tile of its own number.
 #pragma once
 
 #include "hopper/dependent_launch.cuh"
@@ -54,7 +55,7 @@ CUPYGEMM_INLINE u32 exchange_word(u64 address, u32 value) {
     return word;
 }
 
-// Add one to a word behind all earlier accesses of this thread, and return its previous value.
+// Add one to a word after all earlier accesses of this thread, and return its previous value.
 CUPYGEMM_INLINE u32 count_behind(u64 address) {
     u32 word;
     asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], 1;"
@@ -81,7 +82,7 @@ template <class Config> struct SmScheduler : Scheduler<Config> {
 
     CUPYGEMM_INLINE explicit SmScheduler(const HopperArgs &args) : Scheduler<Config>(args) {}
 
-    // One thread, before the others of the block read what it stores.
+    // One thread, before the other threads of the block read the words that it stores.
     CUPYGEMM_INLINE static void prepare(SharedAddress shared) {
         mbarrier_init(shared + Tile<Config>::marks_at, 1);
         store_shared_word(sm_at(shared), sm_number());
@@ -126,7 +127,7 @@ template <class Config> struct SmScheduler : Scheduler<Config> {
                     set_bits(args.workspace + sm / 32 * sizeof(u32), 1u << sm % 32);
                 before = count_behind(args.workspace + words * sizeof(u32));
             }
-            if (__shfl_sync(~0u, before, 0) == blocks - 1) { // the last one
+            if (__shfl_sync(~0u, before, 0) == blocks - 1) { // the last block
                 if (lane <= words)                           // the counter is the last word
                     left = ~exchange_word(args.workspace + lane * sizeof(u32), 0);
             }
@@ -140,7 +141,7 @@ template <class Config> struct SmScheduler : Scheduler<Config> {
     }
 };
 
-// Other schedulers begin by themselves, and mark nothing.
+// Other schedulers need no start, and mark nothing.
 template <class Config, class Args> CUPYGEMM_INLINE void
 begin_on_sm(SmScheduler<Config> &scheduler, const Args &args, SharedAddress shared) {
     scheduler.begin(args, shared);

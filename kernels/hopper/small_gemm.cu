@@ -1,9 +1,10 @@
 // The GEMM kernel for batches of small matrices on Hopper GPUs.
 //
 // A *team* of a few warps computes one product, or one tile of it, at a time. A block has several
-// teams, which never meet. A team copies slabs of A and B to its ring in shared memory, as they
-// lie, and multiplies them by instructions that read registers. There is no descriptor, no barrier
-// object and no warp that only loads, because a product is over before such things pay off.
+// teams, which never synchronise. A team copies slabs of A and B to its ring in shared memory, in
+// their layout in global memory, and multiplies them by instructions that read registers. There is
+// no descriptor, no barrier object and no warp that only loads, because a product ends before these
+// would pay off.
 //
 //   team   copy slabs s .. s+2 | wait s, copy s+3, multiply s | wait s+1, ... | sums to C
 //
@@ -65,7 +66,7 @@ struct Unit {
     }
 };
 
-// The slabs that a team loads, in order: all of a tile's, then those of its next tile.
+// The slabs that a team loads, in order: all slabs of a tile, then those of its next tile.
 struct Slabs {
     u32 unit, k = 0;
 
@@ -94,7 +95,7 @@ CUPYGEMM_INLINE void load_slabs(const Args &args, const Slabs &at, SharedAddress
             stage + Tile::SlabA::bytes, args.b + b * bytes, args.ldb * bytes,
             static_cast<i32>(args.n - unit.column), k_left, thread);
     }
-    copy_async_commit(); // also an empty group, so that their number tells how many have landed
+    copy_async_commit(); // even an empty group: the number of groups tells what has landed
 }
 
 CUPYGEMM_INLINE Four load_staged(SharedAddress from) {
@@ -112,7 +113,7 @@ CUPYGEMM_INLINE Four load_staged(SharedAddress from) {
     return sums;
 }
 
-// Pass a warp's sums through the epilogue to C, 8 rows at a time where they are staged. `staging`
+// Pass a warp's sums through the epilogue to C, 8 rows at a time if they are staged. `staging`
 // belongs to the warp.
 template <class Product> CUPYGEMM_INLINE void store_sums(const Args &args, const Unit &unit,
                                                          const Product &product, u32 m, u32 n,
@@ -176,10 +177,10 @@ extern "C" __global__ void __launch_bounds__(cupygemm::Tile::num_threads)
             load_slabs(args, ahead, a, thread);
             ahead.advance(args, step);
             copy_async_wait<0>();
-            team_sync<Config>(team); // the slab is there
+            team_sync<Config>(team); // the slab has landed
         } else {
             copy_async_wait<stages - 2>();
-            // The slab is there, and the stage before it has been read by all.
+            // The slab has landed, and all threads have read the previous stage.
             team_sync<Config>(team);
             const u32 before = stage == 0 ? stages - 1 : stage - 1;
             load_slabs(args, ahead, ring + before * Tile::stage_bytes, thread);
@@ -190,7 +191,7 @@ extern "C" __global__ void __launch_bounds__(cupygemm::Tile::num_threads)
         now.advance(args, step);
         if (now.unit != unit) {
             if constexpr (!decltype(product)::direct)
-                team_sync<Config>(team); // the stage has been read by all: sums may overwrite it
+                team_sync<Config>(team); // all threads have read the stage: sums may overwrite it
             store_sums(args, Unit(args, unit), product, m, n, a + warp * 8 * Tile::line_bytes,
                        lane);
             product.clear();

@@ -1,7 +1,7 @@
 // The shared memory of a small product: the ring of a team, and how its threads fill it.
 //
-// A stage holds a slab of A and one of B as they lie in global memory: rows along k or across it.
-// Rows are padded so that the lanes that read together, one row each, meet different banks:
+// A stage holds a slab of A and one of B in their layout in global memory: rows along k or across
+// it. Rows are padded so that lanes that read together, one row each, access different banks:
 // ldmatrix and loads of 16 bytes read 8 rows, and loads of fp64 read 32 bytes of 4 rows.
 #pragma once
 
@@ -80,13 +80,13 @@ template <class Config> struct SmallTile {
         Slab<Config, Config::tile_n, Config::tile_k, Config::b_major, Config::b_vector_bytes>;
     static constexpr u32 stage_bytes = SlabA::bytes + SlabB::bytes;
     static constexpr u32 team_bytes = Config::num_stages * stage_bytes;
-    // Sums of 8 rows of a warp on their way to C lie in the stage that was read last.
+    // Staged sums, 8 rows of a warp on their way to C, overwrite the stage that was read last.
     static constexpr u32 line_bytes = (warp_n + 4) * sizeof(typename Config::Accumulator);
     static_assert(warps * 8 * line_bytes <= stage_bytes, "8 rows of sums of each warp must fit");
     static_assert(warp_m % 16 == 0 && warp_n % 16 == 0, "a warp has whole blocks of 16 x 16");
 };
 
-// Let the threads of a team meet; each team has a barrier of its own.
+// A barrier of the threads of a team; each team has its own.
 template <class Config, u32 candidate = 0> CUPYGEMM_INLINE void team_sync(u32 team) {
     using T = SmallTile<Config>;
     if constexpr (T::warps == 1)

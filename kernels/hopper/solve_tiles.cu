@@ -5,21 +5,21 @@
 //
 //   X(p, q) = (C(p, q) - sum over k < q of X(p, k) T(q, k)^T) T(q, q)^-T,
 //
-// which one thread block computes, with C in registers, and stores in the place of C, or elsewhere:
+// which one thread block computes, with C in registers, and stores in place of C or elsewhere:
 //
 //   claim a tile | products with other tiles, when these are finished | blocks of columns | ...
 //
-// Thread blocks claim tiles column by column, or take them in turn if there is one column. A tile
-// waits only for tiles that were claimed before it, so any number of resident thread blocks makes
-// progress. Each row of tiles has a counter of its finished slabs of 16 columns. In a
+// Thread blocks claim tiles column by column; if there is only one column, tiles are assigned in
+// turn. A tile waits only for tiles that were claimed before it, so any number of resident thread
+// blocks makes progress. Each row of tiles has a counter of its finished slabs of 16 columns. In a
 // factorisation, the tile on the diagonal is factored instead (diagonal_tile.cuh). It and the two
-// tiles below it are stored slab by slab, since the next tile on the diagonal and the one below
-// wait for them: those are updated, and tiles are solved (tile_below.cuh), while the first is
-// factored.
+// tiles below it are stored slab by slab, since the next diagonal tile and the tile below that one
+// wait for them. So these two are updated, and tiles are solved (tile_below.cuh), while the
+// diagonal tile is factored.
 //
-// A tile is solved by blocks of 8 columns, with the inverses of T's blocks on the diagonal if these
-// are accurate; otherwise, one thread substitutes each row. Products do the rest. The sums of an
-// element have the same order on every GPU.
+// A tile is solved by blocks of 8 columns, with the inverses of T's diagonal blocks if these are
+// accurate; otherwise, one thread per row substitutes. The rest is products. The order in which the
+// sums of an element are computed is the same on every GPU.
 #include "config.hpp"
 #include "hopper/dependent_launch.cuh"
 #include "hopper/diagonal_tile.cuh"
@@ -30,12 +30,12 @@ namespace cupygemm {
 struct SolveTilesArgs {
     u64 c;                         // element (0, 0) of the first matrix
     i64 c_row, c_column, c_stride; // elements between rows, columns and matrices
-    u64 source;                    // what C is before; C itself, or a matrix that is only read
+    u64 source;                    // the initial value of C: C itself, or a read-only matrix
     i64 source_row, source_column, source_stride;
     u64 t;
     i64 t_row, t_column, t_stride;
-    // u64 counters: claimed tiles, and finished slabs of each matrix and row of tiles. They are
-    // zeros before, unless there is one column of tiles.
+    // u64 counters: claimed tiles, and finished slabs of each matrix and row of tiles. They must be
+    // zero before the launch, unless there is one column of tiles.
     u64 progress;
     u64 inverses; // of the 8 x 8 blocks on the diagonal of the factors
     u64 info;     // i32 for each matrix, or 0: becomes 1 + the first column that is not positive
@@ -49,7 +49,7 @@ struct alignas(2 * sizeof(S)) Pair {
     S first, second;
 };
 
-// Store zeros in the tile opposite to this one, above the diagonal. No thread block reads it.
+// Store zeros in the mirrored tile above the diagonal. No thread block reads it.
 CUPYGEMM_INLINE void zero_mirrored(const SolveTilesArgs &args, const Tile &tile, u32 thread) {
     const u32 column = tile.p * tile_rows + thread % tile_rows;
     S *const to = const_cast<S *>(tile.x.start) + tile.q * tile_columns * args.c_row + column;
@@ -58,7 +58,7 @@ CUPYGEMM_INLINE void zero_mirrored(const SolveTilesArgs &args, const Tile &tile,
             to[i * args.c_row] = 0;
 }
 
-// Call visit(sum, row, column) for the sums of the thread that are inside the matrix.
+// Call visit(sum, row, column) for the thread's sums inside the matrix.
 template <class Visit>
 CUPYGEMM_INLINE void inside(const Tile &tile, Sums &sums, const Visit &visit) {
     const u32 rows = tile.x.rows - tile.p * tile_rows;
@@ -72,7 +72,7 @@ CUPYGEMM_INLINE void inside(const Tile &tile, Sums &sums, const Visit &visit) {
         });
 }
 
-// Load C, but not what is above the diagonal of a matrix that is factored.
+// Load C; for a factorisation, without the elements above the diagonal.
 CUPYGEMM_INLINE void load(const SolveTilesArgs &args, const Tile &tile, Sums &sums) {
     const S *const from = tile.source;
     sums.for_each(0, num_blocks, [](S &sum, u32, u32) { sum = 0; });
@@ -94,7 +94,7 @@ CUPYGEMM_INLINE void store(const SolveTilesArgs &args, const Tile &tile, Sums &s
     inside(tile, sums, [&](S &sum, u32 r, u32 c) { tile.c[r * row + c * column] = sum; });
 }
 
-// Sums that have another order are stored in the ring, for their rows to be taken.
+// Sums in another order are stored to the ring, from which each warp reads its rows.
 constexpr u32 sums_pitch = tile_rows + 4;
 static_assert(tile_rows * sums_pitch <= stages * stage_elements, "the sums must fit in the ring");
 CUPYGEMM_INLINE void show_sums(Shared &shared, Sums &sums) {
@@ -118,8 +118,8 @@ CUPYGEMM_INLINE void take_rows(const Shared &shared, const Sums &sums, RowsOfTil
         }
 }
 
-// Store a lane's elements of a block of columns that are inside the matrix, and not above its
-// diagonal: two at a time where they are adjacent and aligned.
+// Store a lane's elements of a block column that are inside the matrix and not above its diagonal,
+// two at a time if they are adjacent and aligned.
 template <u32 places> CUPYGEMM_INLINE void store_block(const SolveTilesArgs &args, const Tile &tile,
                                                        const RowsOfTile<places> &rows,
                                                        const S (&x)[4], u32 b) {
@@ -144,7 +144,7 @@ template <u32 places> CUPYGEMM_INLINE void store_block(const SolveTilesArgs &arg
     }
 }
 
-// Factor a tile on the diagonal, by all warps. Two blocks are a slab, which is counted by a warp
+// Factor a tile on the diagonal, by all warps. Two blocks form a slab, which is counted by a warp
 // whose rows are finished: it waits until the stores are performed.
 template <u32 places> CUPYGEMM_INLINE void factor_rows(const SolveTilesArgs &args, Shared &shared,
                                                        const Tile &tile, u32 thread, i32 *info,
@@ -173,8 +173,8 @@ template <u32 places> CUPYGEMM_INLINE void factor_rows(const SolveTilesArgs &arg
                          tile.t.rows - tile.q * tile_columns, stored, inverted, counts, fails);
 }
 
-// Elements above the diagonal become zeros when the factor's are counted, since no thread block
-// reads them.
+// Elements above the diagonal become zeros after the factor's elements are counted, since no thread
+// block reads them.
 CUPYGEMM_INLINE void factor_tile(const SolveTilesArgs &args, Shared &shared, const Tile &tile,
                                  u32 thread, i32 *info, Sums &sums) {
     show_sums(shared, sums);
@@ -198,7 +198,7 @@ CUPYGEMM_INLINE void solve_rows(const SolveTilesArgs &args, Shared &shared, cons
     show_sums(shared, sums);
     RowsOfTile<tile_blocks> rows(thread, false);
     take_rows(shared, sums, rows);
-    workgroup_barrier(); // they have been read
+    workgroup_barrier(); // the sums have been read
     SlabsOfTriangle slabs(shared.slabs, tile, thread);
     solve_below(
         slabs, rows, shared.block, shared.solution, tile.p - tile.q < 3,

@@ -2,8 +2,8 @@
 //
 // A lane of wgmma holds pairs of adjacent columns. A pair is one load where every row begins at a
 // multiple of the pair's size and n is even, so that no pair straddles column n; other sources are
-// read element by element. Nothing outside the matrix is read. Loads are predicated rather than
-// branched around, and their results stay unconverted until they are used, so any number can be in
+// read element by element. Nothing outside the matrix is read. Loads are predicated instead of
+// branched around, and their results are not converted until they are used, so any number can be in
 // flight.
 #pragma once
 

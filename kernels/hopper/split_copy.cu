@@ -1,13 +1,13 @@
-// Copies an fp32 operand to the form of the tf32 kernel: adjacent along k, and split into parts
-// where the product must be as exact as fp32.
+// Copies an fp32 operand to the form that the tf32 kernel reads: adjacent along k, and split into
+// parts if the product must be as accurate as fp32.
 //
 // wgmma reads 32-bit operands only along k, so a source with rows along k (`turned`) is transposed.
 // An fp32 product takes three parts: x = high + low, each a tf32 number, up to 2^-24 |x|. Along k,
 // the copy of A is (low, finite high, high) and the copy of B is (finite high, low, high). One tf32
 // product over three times k then sums low high + high low + high high, the small terms first.
-// Infinities and NaN appear only in the last parts, because elsewhere they would meet zeros and
-// opposite signs. A block transposes 64 rows by 32 columns, or copies four elements per thread.
-// `config.cuh` defines `Config::turned`, `num_parts` (1 or 3) and `low_part`.
+// Infinities and NaN appear only in the last parts, because elsewhere they would be multiplied by
+// zeros or added with opposite signs. A block transposes 64 rows by 32 columns, or copies four
+// elements per thread. `config.cuh` defines `Config::turned`, `num_parts` (1 or 3) and `low_part`.
 #include "common/numeric.hpp"
 #include "config.cuh"
 #include "hopper/dependent_launch.cuh"

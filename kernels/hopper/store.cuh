@@ -6,7 +6,7 @@
 // the next. TMA cannot write C if its rows do not begin and end at multiples of 16 bytes; each warp
 // then stores the rows that it has staged (store_rows.cuh). A kernel that computes the transpose of
 // C (`c_turned`) transposes blocks as it stages them: the rows of such a block, which are rows of
-// C, are the kernel's columns. Their number is any multiple of 8, and up to 64 are staged at once.
+// C, are the kernel's columns. Their number is any multiple of 8, and up to 64 are staged together.
 #pragma once
 
 #include "hopper/cluster.cuh"
@@ -27,7 +27,7 @@ template <class Config> struct TileStore {
     static constexpr u32 num_buffers = Config::epilogue_buffers * (block_bytes / staged_bytes);
     // Rows of C in one TMA store. A staged block holds as many of these boxes as fit.
     static constexpr u32 box_rows = Config::c_turned ? T::turned_box_rows() : block_rows;
-    // The columns and rows of a block of sums that go to one staged block. Where columns are
+    // The columns and rows of a block of sums that go to one staged block. If columns are
     // transposed, the last staged block of a tile may take fewer.
     static constexpr u32 staged_columns =
         Config::c_turned ? block_rows / box_rows * box_rows : columns;
@@ -93,7 +93,7 @@ private:
                 const u32 c_columns =
                     Config::c_turned ? columns : minimum(columns, Config::tile_n - column);
                 if (Config::row_groups && c_row >= work.row_end)
-                    return; // nor have later blocks rows of the group
+                    return; // later blocks have no rows of the group either
                 const SharedAddress staged = staging + buffer * staged_bytes;
                 if constexpr (Config::tma_store) {
                     if (thread == 0)
@@ -140,14 +140,14 @@ private:
             const u32 block = consumer * T::consumer_blocks + i / parts;
             const u32 row = work.row + block * block_rows, column = i % parts * columns;
             if (row >= work.row_end)
-                return; // nor have later blocks rows of the group
+                return; // later blocks have no rows of the group either
             store_staged(args, work, row, work.column + column, block_rows,
                          minimum(columns, Config::tile_n - column), thread,
                          staging + i * staged_bytes);
         }
     }
 
-    // Store a staged block: by TMA, which stores all rows, unless some are of the next group.
+    // Store a staged block: by TMA, which stores all rows, unless some belong to the next group.
     template <class Args>
     CUPYGEMM_INLINE static void store_staged(const Args &args, const Work &work, u32 row,
                                              u32 column, u32 rows, u32 wide, u32 thread,
@@ -165,11 +165,11 @@ private:
                     tma_store<Config::result_rank>(map_of(args, wide), box,
                                                    staged + at * slab_bytes);
             }
-            tma_store_commit(); // even of nothing: waits count buffers
+            tma_store_commit(); // even if empty: waits count buffers
         }
     }
 
-    // Whether the tile has the columns of a group of 8 of a part: the last part may be narrow.
+    // Whether the tile has a group of 8 columns of a part: the last part may be narrow.
     CUPYGEMM_INLINE static constexpr bool has_group(u32 column, u32 group) {
         return column + group * 8 < Config::tile_n;
     }

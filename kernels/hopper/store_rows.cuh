@@ -3,7 +3,7 @@
 // A staged row has 128 bytes, or 64 bytes of 1-byte elements. Eight lanes store a row of 128 bytes,
 // which covers seven or eight 16-byte vectors that are aligned at the destination; four lanes store
 // a row of 64 bytes. A lane reads the two chunks of the staged row in which its vector lies, and
-// shifts them into place. The remainders at both ends of a row are less than 16 bytes in all, and
+// shifts them into place. The remainders at both ends of a row are less than 16 bytes together, and
 // lanes store them element by element. Blocks that are narrow or extend beyond the matrix are
 // stored entirely by elements.
 //
@@ -28,11 +28,11 @@ CUPYGEMM_INLINE SharedAddress staged_byte(SharedAddress staged, u32 line, u32 at
     return staged + line * row_bytes + ((at % row_bytes) ^ swizzle << 4);
 }
 
-// A lane's part of a whole row: one of the vectors, and a share of the elements beside them.
+// A lane's part of a whole row: one of the vectors, and a share of the elements at both ends.
 template <class Bits> struct RowPart {
     static constexpr u32 row_bytes = staged_row_bytes<Bits>;
     static constexpr u32 lanes = row_bytes / Vector::bytes;
-    // One more than the largest number of elements beside the vectors.
+    // One more than the largest number of elements at both ends.
     static constexpr u32 beside = Vector::bytes / sizeof(Bits);
     static constexpr u32 share = ceil_div<u32>(beside, lanes);
     static_assert(share == 1 || share * lanes == beside,

@@ -26,7 +26,7 @@ template <class Config> struct StreamScheduler : OfOneProduct {
 
     Scheduler<Config> whole; // the tiles that are computed whole
     u32 first_whole, groups; // number of split tiles; groups of steps per tile
-    u32 begin, end;          // what remains of the cluster's share, in groups
+    u32 begin, end;          // the rest of the cluster's share, in groups
 
     CUPYGEMM_INLINE explicit StreamScheduler(const HopperArgs &args)
         : whole(args), groups(whole.step_groups(args)) {

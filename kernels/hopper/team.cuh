@@ -1,6 +1,7 @@
 // A team of workgroups that is a thread-block cluster: records go from shared memory to shared
-// memory, and a barrier of the cluster orders them. See common/solvers/team.hpp, whose interface
-// this is; it needs no workspace. Source: PTX ISA 9.0, "mapa", "st.shared::cluster".
+// memory, and a barrier of the cluster orders them. The interface is that of
+// common/solvers/team.hpp; it needs no workspace. Source: PTX ISA 9.0, "mapa",
+// "st.shared::cluster".
 #pragma once
 
 #include "common/solvers/scalar.hpp"
@@ -58,7 +59,7 @@ template <class Word, u32 size, u32 record_words> struct Team {
     CUPYGEMM_INLINE void begin() { cluster_barrier(); }
 };
 
-// Store 16 bytes in the shared memory of a workgroup of the cluster, and count them at a barrier
+// Store 16 bytes to the shared memory of a workgroup of the cluster, and count them at a barrier
 // there.
 CUPYGEMM_INLINE void store_and_count(u32 address, const u32 (&words)[4], u32 barrier) {
     asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%0], "
@@ -67,8 +68,8 @@ CUPYGEMM_INLINE void store_and_count(u32 address, const u32 (&words)[4], u32 bar
                  : "memory");
 }
 
-// Messages of some steps, each from somebody to all `size` workgroups, and barriers that count
-// their bytes. A place is used again after `places` steps.
+// The messages of some steps, each from one sender to all `size` workgroups, and barriers that
+// count their bytes. A place is used again after `places` steps.
 template <u32 size, u32 places, u32 messages, u32 bytes> struct Inbox {
     u64 barriers[places];
 
@@ -100,9 +101,9 @@ template <u32 size, u32 places, u32 messages, u32 bytes> struct Inbox {
         if (thread == 0)
             expect(step + places);
     }
-    // Send a message, of which the words from `end` on are zero, from shared memory to the same
-    // place in every workgroup, where each 16 bytes are `pitch` words behind those before. The
-    // place of a step is `apart` words behind the one before. Called by 32 threads.
+    // Send a message, whose words from `end` on are zero, from shared memory to the same place in
+    // every workgroup. There, consecutive groups of 16 bytes are `pitch` words apart, and the
+    // places of consecutive steps `apart` words. Called by 32 threads.
     template <class Word> CUPYGEMM_INLINE void send(const Word *first_place, u32 apart, u32 pitch,
                                                     u32 step, u32 lane, const Word *message,
                                                     u32 end) const {
@@ -127,21 +128,21 @@ template <u32 size, u32 places, u32 messages, u32 bytes> struct Inbox {
 // The rows of pivots arrive later than their heads (common/solvers/lu_late_steps.hpp).
 template <u32 size> constexpr bool rows_are_late = true;
 
-// Candidates for the pivot send their heads to all workgroups: one of each 32 threads, if that
-// makes no more than 64, so that no workgroup needs a barrier of its own, and else one of each
+// Candidates for the pivot send their heads to all workgroups: one candidate of each 32 threads if
+// that makes at most 64, so that no workgroup needs its own barrier, and otherwise one of each
 // workgroup. Only the row of the pivot is sent, and the threads wait for it two steps later.
 //
 // Heads alternate between two places. A group sends the head of step s + 2 only after it has the
-// heads of step s + 1, and then every group has read those of step s. Row s is sent after the heads
-// of step s, before which every group has read row s - 3. So it needs one of three places, and has
-// one of four.
+// heads of step s + 1, and by then every group has read the heads of step s. Row s is sent after
+// the heads of step s, before which every group has read row s - 3. So rows need three places, and
+// have four.
 template <class Word, u32 size, u32 groups, u32 head_words, u32 row_words> struct PivotTeam {
     static constexpr bool by_groups = size * groups <= 64;
     static constexpr u32 slots = by_groups ? size * groups : size;
     static constexpr u32 row_places = 4;
     static constexpr u32 chunk = 16 / sizeof(Word); // words of 16 bytes
     static constexpr u64 records_bytes = 0;
-    // Lanes that compare heads read 16 bytes side by side.
+    // Lanes that compare heads read adjacent 16 bytes.
     alignas(16) Word heads[2][head_words / chunk][slots][chunk];
     alignas(16) Word rows[row_places][row_words];
     Inbox<size, 2, slots, head_words * sizeof(Word)> head_inbox;

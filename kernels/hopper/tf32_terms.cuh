@@ -1,7 +1,7 @@
 // fp32 numbers as sums of two tf32 terms, for products by mma.sync.
 //
-// Three of the four products of terms are added, the smallest first. What is lost is less than
-// 2^-19 of a product.
+// Three of the four products of terms are added, the smallest first. The error is less than 2^-19
+// of a product.
 #pragma once
 
 #include "hopper/mma_sync.cuh"
@@ -10,7 +10,7 @@ namespace cupygemm {
 
 constexpr u32 tf32_fraction = 0x1fff; // the bits of fp32 that tf32 lacks
 
-// The terms of some numbers: those of a lane in a fragment of A, or of B.
+// The terms of a lane's numbers in a fragment of A or of B.
 template <u32 count> struct Terms {
     u32 high[count], low[count];
 
@@ -22,12 +22,12 @@ template <u32 count> struct Terms {
     }
 };
 
-// mma.sync truncates what it adds to, so long sums in its registers become too small. Therefore
-// products are summed from zero for some k, and added to the others by instructions that round.
-// Those with low terms are so small that their sum may be as long as it likes.
+// mma.sync truncates its sums, so long sums become too small. Therefore products are summed from
+// zero over some k, and these partial sums are added by instructions that round. Products with low
+// terms are so small that their sums may have any length.
 
-// d[j] += a b[j], but only the products of a high and a low term. A product waits for the last one
-// with the same sums, so these take turns.
+// d[j] += a b[j], but only the products of a high and a low term. A product waits for the previous
+// one with the same sums, so the products of different sums alternate.
 template <u32 count>
 CUPYGEMM_INLINE void mma_low_terms(float (*d)[4], const Terms<4> &a, const Terms<2> (&b)[count]) {
 #pragma unroll

@@ -1,6 +1,6 @@
 // The sums of a tile of 128 x 128 by fused multiplications and additions, for factors of fp32.
 //
-// Sums of tf32 terms by mma.sync are less exact there, and took longer
+// Sums of tf32 terms by mma.sync are less accurate here, and took longer
 // (docs/explanation/factorisations_measured.rst).
 #pragma once
 

@@ -35,7 +35,7 @@ template <class Config> struct Tile {
     static constexpr u32 consumer_blocks = consumer_rows / block_rows;
 
     static constexpr u32 a_slab_bytes = Config::tile_m * slab_bytes; // (tile_m, slab_k)
-    // Where B's rows are k, the last block of its columns may be narrower than its space.
+    // If B's rows are k, the last block of its columns may be narrower than its space.
     static constexpr u32 b_rest = Config::b_major == Major::k ? 0 : Config::tile_n % slab_k;
     static constexpr u32 b_rows = Config::tile_n + (b_rest ? slab_k - b_rest : 0);
     static constexpr u32 b_slab_bytes = b_rows * slab_bytes; // (b_rows, slab_k)
@@ -77,7 +77,7 @@ template <class Config> struct Tile {
     // step of a pair, the compiler would serialise all wgmma; steps beyond k therefore multiply
     // zeros.
     static constexpr bool sums_pairs = Config::promote && slabs == 1 && !Config::block_scaled;
-    // Two steps have sums of their own where registers suffice.
+    // Two steps have separate sums if registers suffice.
     static constexpr bool sums_alternate = Config::block_scaled && consumer_blocks == 1 &&
                                            Config::tile_n <= 128 && Config::num_consumers < 3 &&
                                            !(Config::scale_per_column && Config::num_consumers > 1);
@@ -132,7 +132,7 @@ template <int num_stages> struct RingPosition {
         }
     }
 
-    // Advance by `steps`, which another consumer takes.
+    // Advance by `steps`, which another consumer multiplies.
     CUPYGEMM_INLINE void skip(u32 steps) {
         const u32 position = stage + steps, rounds = position / num_stages;
         stage = position - rounds * num_stages;

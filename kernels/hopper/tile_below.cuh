@@ -1,10 +1,10 @@
-// A tile below one on the diagonal that is factored, X = C T^-T: a warp solves for its 16 rows, and
-// needs no other warp's.
+// A tile below a diagonal tile that is being factored, X = C T^-T: each warp solves for its 16
+// rows, without the rows of other warps.
 //
-// Slabs of 16 columns of T are copied to shared memory as soon as they are finished, and the
-// inverses of their two blocks on the diagonal, by which a block of columns is multiplied:
+// Slabs of 16 columns of T are copied to shared memory as soon as they are finished. So are the
+// inverses of their two diagonal blocks, by which block columns are multiplied:
 //
-//   copy slab 0 | rows of blocks 0 and 1, stored | their products, for all columns behind | ...
+//   copy slab 0 | rows of blocks 0 and 1, stored | their products, for all later columns  | ...
 //               | copy slab 1, if it is finished                                          |
 #pragma once
 
@@ -13,7 +13,7 @@
 namespace cupygemm {
 
 constexpr u32 blocks_per_slab = slab / block;
-constexpr u32 inverse_elements = block * block; // by row; element 1 says not to use it
+constexpr u32 inverse_elements = block * block; // by row; element 1 marks one not to use
 using BlockOfTriangle =
     TileOperand<S, tile_columns, block, false, Config::triangle_together, Config::threads>;
 
@@ -28,7 +28,8 @@ public:
     CUPYGEMM_INLINE SlabsOfTriangle(SlabOfTriangle *slabs, const Tile &tile, u32 thread)
         : slabs_(slabs), tile_(tile), thread_(thread) {}
 
-    // Return a slab that all threads have copied, and begin to copy the next one if it is finished.
+    // Return a slab that all threads have copied, and begin to copy the next slab if it is
+    // finished.
     CUPYGEMM_INLINE const SlabOfTriangle &take(u32 s) {
         if (copied_ == s) {
             while (!is_finished(s)) {
@@ -36,7 +37,7 @@ public:
             copy();
         }
         copy_async_wait<0>();
-        workgroup_barrier(); // the slab is in shared memory, and the one before has been read
+        workgroup_barrier(); // the slab is in shared memory, and the previous one has been read
         return slabs_[s % 2];
     }
     CUPYGEMM_INLINE void copy_ahead(u32 s) {
@@ -109,8 +110,8 @@ CUPYGEMM_INLINE void solve_block(const RowsOfTile<tile_blocks> &tile, const S *t
     rows.set(x, solution + tile.first * row_pitch, tile.lane);
 }
 
-// Solve for the tile. `stored(x, b)` stores a lane's elements of block b, and `counts(s)` says that
-// slab s of all warps is stored, if another tile waits for it.
+// Solve for the tile. `stored(x, b)` stores a lane's elements of block b, and `counts(s)` announces
+// that slab s of all warps is stored, if another tile waits for it.
 template <class Store, class Count>
 CUPYGEMM_INLINE void solve_below(SlabsOfTriangle &slabs, RowsOfTile<tile_blocks> &tile, S *shown,
                                  S *solution, bool is_awaited, const Store &stored,

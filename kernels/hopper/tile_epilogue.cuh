@@ -3,9 +3,8 @@
 // A lane holds pairs of columns in two rows of each staged block (store.cuh), in groups of eight
 // columns. It fetches the sources of the first block while the tile's last wgmma run. It fetches
 // those of the next block once the current block is staged, while the warpgroup synchronises and
-// the block's store begins. Where registers would not suffice, it fetches less at once, and only
-// when needed. Matrix sources are prefetched to L2 when the tile begins, so that these waits are
-// short.
+// the block's store begins. If registers do not suffice, it fetches less at a time, and only when
+// needed. Matrix sources are prefetched to L2 when the tile begins, so that these waits are short.
 #pragma once
 
 #include "hopper/scheduler.cuh"
@@ -46,8 +45,8 @@ template <class Config, u32 block_groups> struct TileEpilogue<Config, block_grou
         row_words<typename Parts::ScaleA> + row_words<typename Parts::ScaleB> +
         row_words<typename Parts::C> + row_words<typename Parts::Bias>;
 
-    // The registers beside the accumulators hold `room` words. If a block needs more, it is fetched
-    // in halves, or two groups at a time, when it is staged.
+    // The registers not used by accumulators hold `room` words. If a block needs more, it is
+    // fetched in halves, or two groups at a time, when it is staged.
     static constexpr u32 room = Config::num_consumers == 3 ? 16 : 32;
     static constexpr bool is_ahead = block_groups * group_words + all_row_words <= room;
     static constexpr u32 groups = is_ahead                                 ? block_groups

@@ -9,7 +9,7 @@
 
 namespace cupygemm {
 
-// Load T(q, q), and invert its diagonal. An element whose inverse may overflow is scaled before.
+// Load T(q, q), and invert its diagonal. An element whose inverse may overflow is scaled first.
 CUPYGEMM_INLINE void load_triangle(Shared &shared, const Tile &tile, u32 thread) {
     const u32 first = tile.q * tile_columns;
     if (first + tile_columns <= tile.t.columns) // an address for each thread, not for each copy
@@ -31,7 +31,7 @@ CUPYGEMM_INLINE void load_triangle(Shared &shared, const Tile &tile, u32 thread)
     workgroup_barrier(); // the inverses are in shared memory
 }
 
-// Exchange a block of columns through shared memory: a thread gets a row of it.
+// Exchange a block column through shared memory, so that each thread has a row of it.
 CUPYGEMM_INLINE void show_block(Shared &shared, Sums &sums, u32 b) {
     sums.for_each(b, b + 1, [&](const S &sum, u32 r, u32 c) {
         shared.block[r * block_pitch + c % block] = sum;
@@ -56,8 +56,8 @@ CUPYGEMM_INLINE void substitute_block(const Shared &shared, u32 row, u32 first, 
     }
 }
 
-// Invert the 8 x 8 blocks on T's diagonal, one row by each thread. Returns whether a product with
-// them is about as exact as substitution: the error is at most 16 u |R| (|T^-1| |T|)^T.
+// Invert the 8 x 8 blocks on T's diagonal, one row per thread. Returns whether a product with them
+// is about as accurate as substitution: the error is at most 16 u |R| (|T^-1| |T|)^T.
 CUPYGEMM_INLINE bool invert_blocks(Shared &shared, u32 thread) {
     const u32 first = thread / block * block, i = thread % block;
     const bool inverts = thread < tile_columns;
@@ -99,7 +99,7 @@ template <class AnySums> CUPYGEMM_INLINE void solve(const Shared &shared, AnySum
         sums.template solve<Triangle>(shared.triangle, shared.inverses, block_pitch);
 }
 
-// Replace the sums by X in blocks of columns, one after the other.
+// Replace the sums by X, one block column after the other.
 CUPYGEMM_INLINE void substitute(Shared &shared, u32 thread, Sums &sums) {
     S *const solution = shared.solution;
 #pragma unroll 1

@@ -1,7 +1,7 @@
 // Tiles of matrices in shared memory, read as fragments without bank conflicts.
 //
-// A tile has `size` rows and `depth` elements of each along k. It lies in shared memory as in
-// global memory, with rows or columns of odd multiples of 4 elements:
+// A tile has `size` rows and `depth` elements of each along k. It has the same order in shared
+// memory as in global memory, with rows or columns padded to odd multiples of 4 elements:
 //
 //   elements of a row adjacent   [row][depth + 4]
 //   rows adjacent                [k][size + 4]
@@ -9,8 +9,8 @@
 // One instruction copies `together` elements: one, or 16 bytes of them.
 //
 // In an fp64 fragment, lane 4 g + t reads row g and k = t. The 16 lanes that shared memory serves
-// at once read four rows, which are 4 elements apart (modulo 16), and four adjacent k. So they read
-// from different banks.
+// together read four rows, which are 4 elements apart (modulo 16), and four adjacent k. So they
+// read from different banks.
 #pragma once
 
 #include "hopper/cp_async.cuh"
@@ -59,7 +59,7 @@ struct TileOperand {
         }
     }
 
-    // Copies tiles along a row of them, of which a thread keeps its first address. All columns must
+    // Copies a row of tiles one after the other; a thread keeps its first address. All columns must
     // be inside the matrix.
     class Slabs {
     public:

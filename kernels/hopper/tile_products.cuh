@@ -29,7 +29,7 @@ constexpr u32 stage_elements = Left::elements + Right::elements;
 struct Shared {
     union {
         S stages[stages][stage_elements]; // X(p, k) and T(q, k), a slab of 16 k each
-        S triangle[Triangle::elements];   // T(q, q), when the products are done
+        S triangle[Triangle::elements];   // T(q, q), after the products
         SlabOfTriangle slabs[2];          // of T(q, q), which is being factored
     };
     union {
@@ -45,14 +45,14 @@ struct Shared {
 };
 static_assert(sizeof(Shared) == Config::shared_bytes, "the launcher must know the shared memory");
 
-// The ring of slabs, two at a time. The thread block meets before each pair.
+// The ring of slabs, filled two at a time. The thread block synchronises before each pair.
 struct RingOfBlock {
     static constexpr bool by_warps = false;
     Shared &shared;
 
     CUPYGEMM_INLINE RingOfBlock(Shared &shared, u32) : shared(shared) {}
 
-    // Copy slab `next` of a tile and the one behind it to the stages that `copy` gets.
+    // Copy slab `next` of a tile and the slab after it, to the stages that are passed to `copy`.
     template <class Copy> CUPYGEMM_INLINE void issue(u32 next, const Copy &copy) {
 #pragma unroll
         for (u32 i = 0; i < 2; ++i) {
@@ -60,8 +60,8 @@ struct RingOfBlock {
             copy_async_commit();
         }
     }
-    // Return the stage of slab s when it and the one behind it are there, of those issued. The two
-    // before have been read.
+    // Wait for slab s and, if it was issued, the slab after it, and return the stage of s. The
+    // previous two slabs have been read.
     CUPYGEMM_INLINE const S *take(u32 s, u32 issued) {
         if (issued == s + 2)
             copy_async_wait<0>();
@@ -73,14 +73,15 @@ struct RingOfBlock {
     CUPYGEMM_INLINE void release(u32) {}
 };
 
-// The same, where a warp waits for the copies of all threads, and to overwrite slabs for the warps
-// that read them. So warps need not keep step with each other: while one waits, another multiplies.
+// The same with mbarriers: a warp waits for the copies of all threads before it reads, and for the
+// warps that read slabs before it overwrites them. So warps need not keep step: while one waits,
+// another multiplies.
 struct RingOfWarps {
     static constexpr bool by_warps = true;
     Shared &shared;
     u32 issued = 0, read = 0; // pairs of slabs, in all tiles of the thread block
 
-    // Before the threads of the block meet, and use the ring.
+    // Call this before the barrier of the block after which threads use the ring.
     CUPYGEMM_INLINE RingOfWarps(Shared &shared, u32 thread) : shared(shared) {
         if (thread == 0)
             for (u32 i = 0; i < 2; ++i) {
@@ -122,8 +123,8 @@ template <> struct RingFor<ThreadSums> {
 using Ring = RingFor<Sums>::Type;
 
 // Subtract the products with all tiles to the left. Slabs of finished tiles are copied ahead; a
-// thread waits only for the slabs that it needs next: two at a time, but one at a time for the tile
-// on the diagonal and the one below, which wait for the tiles to their left, slab by slab.
+// thread waits only for the slabs that it needs next: two at a time, but one at a time for the
+// diagonal tile and the tile below it, which wait slab by slab for the tiles to their left.
 CUPYGEMM_INLINE void products(Shared &shared, Ring &ring, const Tile &tile, u32 thread,
                               Sums &sums) {
     const u32 slabs = tile.q * slabs_per_tile;
@@ -175,7 +176,7 @@ CUPYGEMM_INLINE void products(Shared &shared, Ring &ring, const Tile &tile, u32 
             issue();
         }
         copy_async_wait<0>();
-        workgroup_barrier(); // slab s is there, and the one before has been read
+        workgroup_barrier(); // slab s has landed, and the previous one has been read
         const S *const stage = shared.stages[s % stages];
         sums.template subtract_all<slab, Left, Right>(stage, stage + Left::elements, [&] {
             if (issued < slabs && issued == s + 1 && progress.has(tile, issued))

@@ -1,6 +1,6 @@
-// Tiles, and the counters by which thread blocks know which parts of them are finished.
+// Tiles, and the counters that tell thread blocks which parts of them are finished.
 //
-// Each row of tiles has a counter of its finished slabs of 16 columns, which are finished in order.
+// Each row of tiles has a counter of its finished slabs of 16 columns; slabs are finished in order.
 #pragma once
 
 #include "config.hpp"
@@ -21,7 +21,7 @@ constexpr u32 last_thread = Config::threads - 1;
 struct Tile {
     u32 p, q;
     TileSource<Config::Scalar> x, t;
-    const Config::Scalar *source; // its first element, and where it is stored
+    const Config::Scalar *source; // its first element, and its destination
     Config::Scalar *c;
     u64 done;                 // the counters of the matrix's rows of tiles
     Config::Scalar *inverses; // of the blocks on the diagonal of the column of tiles
@@ -29,7 +29,7 @@ struct Tile {
     CUPYGEMM_INLINE u64 finished(u32 row) const { return load_acquire(done + 8 * row); }
 };
 
-// A warp remembers the last count that it has read.
+// A warp keeps the last count that it has read.
 struct Progress {
     u64 known = 0;
 
@@ -49,8 +49,8 @@ struct Progress {
     }
 };
 
-// Count the slabs of the tile that are stored. Its threads have met at a barrier since. The last
-// thread does it, which has the least to do otherwise.
+// Count the stored slabs of the tile. Its threads have passed a barrier since the stores. The last
+// thread counts, since it has the least other work.
 CUPYGEMM_INLINE void publish(const Tile &tile, u32 thread, u32 slabs) {
     if (thread == last_thread)
         store_release(tile.done + 8 * tile.p, tile.q * slabs_per_tile + slabs);

@@ -21,8 +21,8 @@ template <class S> struct FragmentsOfTile {
     CUPYGEMM_INLINE explicit FragmentsOfTile(u32 thread)
         : lane(thread % 32), row(thread / 32 * 16) {}
 
-    // Call visit(sum, row, column) for all sums of the thread in the blocks of 8 columns from
-    // `first` on, up to `end`.
+    // Call visit(sum, row, column) for all sums of the thread in blocks `first` to `end` - 1 of 8
+    // columns.
     template <class Visit> CUPYGEMM_INLINE void for_each(u32 first, u32 end, const Visit &visit) {
 #pragma unroll
         for (u32 j = 0; j < blocks; ++j)
@@ -78,8 +78,8 @@ template <> struct TileSums<double> : FragmentsOfTile<double> {
         }
     }
 
-    // Solve X T^T = sums, given the inverses of T's 8 x 8 blocks on the diagonal, (row, column). A
-    // warp needs no other warp's X.
+    // Solve X T^T = sums, given the inverses of T's 8 x 8 blocks on the diagonal, (row, column).
+    // Warps are independent.
     template <class Triangle>
     CUPYGEMM_INLINE void solve(const double *triangle, const double *inverses, u32 pitch) {
         const u32 g = lane / 4, t = lane % 4;
@@ -102,7 +102,7 @@ template <> struct TileSums<double> : FragmentsOfTile<double> {
 
 private:
     struct Rows {
-        Fragment above, below; // negative in products
+        Fragment above, below; // negated in products
     };
 
     template <class Left> CUPYGEMM_INLINE Rows load(const double *left, u32 k) const {
@@ -221,7 +221,7 @@ private:
         return a;
     }
 
-    // Element `half` of a lane along k, such that the lanes read different banks.
+    // Element `half` of a lane along k, assigned so that lanes read different banks.
     template <class Right> CUPYGEMM_INLINE u32 place_of(u32 half) const {
         return Right::of_rows ? 2 * (lane % 4) + half : lane % 4 + 4 * half;
     }

@@ -5,7 +5,7 @@
 //
 // The tensor cores therefore do not wait for the epilogue. A consumer begins when the other one has
 // issued its last wgmma. By then every earlier stage of the ring has been full, so the parity that
-// it waits for is that of its own phase and not of one before.
+// it waits for belongs to its own phase and not to an earlier one.
 #pragma once
 
 #include "hopper/cluster.cuh"
@@ -15,7 +15,7 @@ namespace cupygemm {
 
 // Otherwise all consumers compute their rows of each tile.
 template <class Config, bool ping_pong = Config::ping_pong> struct Turns {
-    u32 consumer; // whose rows of a tile it computes
+    u32 consumer; // the consumer whose rows of a tile it computes
 
     CUPYGEMM_INLINE explicit Turns(u32 warpgroup) : consumer(warpgroup) {}
     template <class Ring> CUPYGEMM_INLINE bool takes(Ring &, u32) { return true; }
@@ -31,7 +31,7 @@ template <class Config> struct Turns<Config, true> {
 
     CUPYGEMM_INLINE explicit Turns(u32 warpgroup) : warpgroup(warpgroup) {}
 
-    // Whether the next tile is this consumer's; the steps of one that is not are passed over.
+    // Whether the next tile is this consumer's; the steps of other tiles are skipped.
     template <class Ring> CUPYGEMM_INLINE bool takes(Ring &ring, u32 steps) {
         const bool mine = (turn++ & 1) == warpgroup;
         if (!mine)
@@ -39,13 +39,13 @@ template <class Config> struct Turns<Config, true> {
         return mine;
     }
 
-    // Wait until the other consumer has issued its last wgmma; nobody precedes the first tile.
+    // Wait until the other consumer has issued its last wgmma; the first tile has no predecessor.
     CUPYGEMM_INLINE void begin() {
         if (turn != 1)
             pair_sync(first_barrier + warpgroup);
     }
 
-    // Let the other consumer begin, if there is a tile for it.
+    // Allow the other consumer to begin, if it has a tile.
     template <class Scheduler, class Args>
     CUPYGEMM_INLINE void let_other_begin(Scheduler scheduler, const Args &args) const {
         scheduler.advance(args);

@@ -1,9 +1,9 @@
-// Subtracts a product of a few columns, C -= A B, inside a panel of fp64, by mma.sync.
+// Subtracts a product with small k, C -= A B, inside an fp64 panel, by mma.sync.
 //
 // The interface is that of common/solvers/panel_update.hpp, for k up to `depth`, matrices whose
 // columns are adjacent, and rows of A and B that begin at multiples of 16 bytes. A thread block
-// computes a tile of 64 x 64, and each of its four warps a quarter. All of k is copied at once, and
-// C is loaded meanwhile.
+// computes a tile of 64 x 64, and each of its four warps a quarter. All of k is copied together,
+// and C is loaded meanwhile.
 #include "common/solvers/update_args.hpp"
 #include "hopper/cluster.cuh"
 #include "hopper/dependent_launch.cuh"
@@ -46,7 +46,7 @@ extern "C" __global__ void __launch_bounds__(128, 4)
     pairs.load(sums);
     copy_async_wait<0>();
     block_sync(threads); // both operands are in shared memory
-#pragma unroll 1         // longer code would take longer to be fetched
+#pragma unroll 1         // longer code would take longer to fetch
     for (u32 k0 = 0; k0 < depth; k0 += 8) {
         Fragment x[4], y[4];
 #pragma unroll

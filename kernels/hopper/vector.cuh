@@ -1,4 +1,4 @@
-// Vectors of 16 bytes, loaded from memory whose rows begin anywhere.
+// Vectors of 16 bytes, loaded from rows that begin at any byte.
 #pragma once
 
 #include "common/platform.hpp"

@@ -1,4 +1,5 @@
-// The product of one slab by the warps of a team, with operands in shared memory as `Slab` says.
+// The product of one slab by the warps of a team, with operands in shared memory in the layout of
+// `Slab`.
 //
 // A warp computes `warp_m` x `warp_n` sums, in registers:
 //
@@ -6,8 +7,8 @@
 //   fp64              loads of single elements, mma.sync m16n8k8
 //   fp32              loads of vectors, one fused multiply-add for each product, exact as in IEEE
 //
-// Without an epilogue, or with sums that lie in fours, `store` writes C from registers. Otherwise
-// `lines` passes on the sums, 8 rows at a time: lane by lane to shared memory.
+// Without an epilogue, or with sums in groups of four columns, `store` writes C from registers.
+// Otherwise, `lines` passes on the sums, 8 rows at a time, for staging in shared memory.
 #pragma once
 
 #include "hopper/mma_sync.cuh"
@@ -45,7 +46,7 @@ template <class Config, class Real> struct FragmentSums {
                     value[i][j][e] = 0;
     }
 
-    // The row of the warp's tile that line `line` of a pass is.
+    // The row of the warp's tile that corresponds to line `line` of a pass.
     CUPYGEMM_INLINE static u32 row(u32 pass, u32 line) { return 8 * pass + line; }
 
     CUPYGEMM_INLINE void lines(u32 pass, SharedAddress to, u32 lane) const {
@@ -88,7 +89,8 @@ private:
     }
 
     // Four lanes hold rows g and g + 8 of two blocks of columns, in pairs. They exchange them, so
-    // that each has the 8 columns of one row and block: 16 bytes, of two lanes 32 adjacent ones.
+    // that each has the 8 columns of one row and block: 16 bytes, and two lanes have 32 adjacent
+    // bytes.
     CUPYGEMM_INLINE void store_vectors(Bits *c, i64 pitch, const WarpPlace &at, u32 lane) const {
         using Out = typename Config::ElementC;
         const bool odd = lane & 1, high = lane & 2;
@@ -283,7 +285,7 @@ template <class Config> struct WarpProduct<Config, f32> {
     }
 
 private:
-    // Load four k of a lane's rows or columns; `index` tells which they are.
+    // Load four k of the lane's rows or columns, which `index` gives.
     template <class Slab, u32 count, u32 run, class Index> CUPYGEMM_INLINE static void
     load(float (&to)[count][4], SharedAddress slab, u32 k, Index &&index) {
         if constexpr (Slab::major == Major::k) {

@@ -1,4 +1,4 @@
-// What the consumers of a kernel with wgmma do with a stage: multiply it, and release it.
+// How the consumers of a kernel with wgmma multiply and release a stage.
 #pragma once
 
 #include "hopper/tile.cuh"

@@ -66,7 +66,7 @@ FAULTS = [
     Fault("a parity that does not flip", text="parity ^= 1;", instead="", said="waits for parity"),
     Fault(
         "a stage released before wgmma has read it",
-        text="wgmma_wait<1>(); // the step before is done with its stage\n            if",
+        text="wgmma_wait<1>(); // the previous step is done with its stage\n            if",
         instead="if",
         said="which wgmma or a TMA store still reads",
     ),
@@ -291,7 +291,7 @@ FAULTS = [
     ),
     Fault(
         "sums added before all parts have left them",
-        text="cluster_exchange(); // all parts have left their sums",
+        text="cluster_exchange(); // all parts have written their sums",
         instead="",
         said="has not landed|wrong",
         variant=IN_PARTS,
@@ -343,7 +343,7 @@ FAULTS = [
     ),
     Fault(
         "a stage of fp64 released before it is read",
-        text="ring.advance();\n            // Behind",
+        text="ring.advance();\n            // After",
         instead="ring.advance(); release(empty, lane); //",
         said="race|one more arrival|ended unseen|into which",
         variant=FP64,

@@ -1,9 +1,9 @@
-// Products by residues: which moduli there are, and residues of integers.
+// Products by residues: the moduli, and residues of integers.
 //
 // A product of integer matrices is computed modulo several pairwise coprime integers of at most 8
-// bits, each exactly in int8 with int32 sums, and put together by the Chinese remainder theorem.
-// (K. Ozaki, Y. Uchino and T. Imamura, "Ozaki Scheme II: A GEMM-oriented emulation of
-// floating-point matrix multiplication using an integer modular technique", 2025.)
+// bits, each exactly in int8 with int32 sums. The Chinese remainder theorem reconstructs it. (K.
+// Ozaki, Y. Uchino and T. Imamura, "Ozaki Scheme II: A GEMM-oriented emulation of floating-point
+// matrix multiplication using an integer modular technique", 2025.)
 #pragma once
 
 #include "common/threads.hpp"
@@ -29,20 +29,20 @@ CUPYGEMM_INLINE constexpr i32 power_residue(i32 power, i32 modulus) {
     return 2 * residue > modulus ? residue - modulus : residue;
 }
 
-// One of the moduli, as a constant: a remainder becomes two products.
+// One of the moduli as a constant, so that a remainder is computed by two products.
 template <u32 position> struct Modulus {
     static constexpr u32 index = position;
     static constexpr i32 value = modulus(position);
 
-    // The residue in [-128, 127], of an integer x.
+    // The residue of an integer x in [-128, 127].
     CUPYGEMM_INLINE static i32 residue(i32 x) {
         const i32 rest = x % value; // of x's sign
         return rest > 127 ? rest - value : rest < -128 ? rest + value : rest;
     }
 };
 
-// Call a function object with each of the first `count` moduli. (NVRTC 13.0 takes a generic lambda
-// for a function of the host.)
+// Call a function object with each of the first `count` moduli. (NVRTC 13.0 treats a generic lambda
+// as a host function.)
 template <u32 count, class Function> CUPYGEMM_INLINE void for_moduli(const Function &function) {
     if constexpr (count > 0) {
         for_moduli<count - 1>(function);
@@ -50,7 +50,7 @@ template <u32 count, class Function> CUPYGEMM_INLINE void for_moduli(const Funct
     }
 }
 
-// 2^e where that is a normal number.
+// 2^e, which must be a normal number.
 CUPYGEMM_INLINE double power_of_two(i32 e) {
     return double_of_bits(static_cast<u64>(e + 1023) << 52);
 }

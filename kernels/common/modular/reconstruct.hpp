@@ -1,8 +1,9 @@
-// Puts sums of products of residues together by the Chinese remainder theorem, and adds them to C.
+// Reconstructs sums of products from their residues by the Chinese remainder theorem, and adds them
+// to C.
 //
-// With P the product of the moduli p_l, and weights w_l that are 1 modulo p_l and 0 modulo the
-// others, the integer is sum(w_l r_l) - Q P, with the Q that makes it smallest. Weights and P are
-// sums of two doubles: the high parts have so few bits that their sum is exact. So
+// P is the product of the moduli p_l, and the weight w_l is 1 modulo p_l and 0 modulo the others.
+// The integer is sum(w_l r_l) - Q P, with the Q that makes it smallest. Weights and P are sums of
+// two doubles; the high parts have few bits, so that their sum is exact. Then
 //
 //   Q = nearest(high sum / P)   integer = (high sum - Q P_high) + (low sum - Q P_low)
 //
@@ -34,7 +35,7 @@ struct alignas(16) Sums {
     i32 values[per_thread];
 };
 
-// Adds the residues of the sums of one modulus, times the parts of their weight.
+// Adds the residues of one modulus, times the parts of their weight.
 struct AddResidues {
     const ReconstructArgs &args;
     const i32 *sums; // of the first modulus

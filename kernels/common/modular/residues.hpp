@@ -1,7 +1,8 @@
-// Scales vectors by powers of two, rounds them to integers, and stores the residues of these.
+// Scales vectors by powers of two, rounds them to integers, and stores their residues.
 //
 // A tile passes through shared memory, because elements are adjacent in memory along k or across
-// vectors, and residues always lie adjacent along k, as int8 products read both operands best:
+// vectors, while residues are always adjacent along k, the best layout for both operands of int8
+// products:
 //
 //   load, scale, round -> shared memory | 4 elements along k -> one word for each modulus
 #include "common/modular/moduli.hpp"

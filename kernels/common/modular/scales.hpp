@@ -6,7 +6,7 @@
 //
 //   largest magnitude, sum of squares -> norm -> exponent of 2^e
 //
-// A second pass scales what it squares, if squares could overflow or vanish.
+// If squares could overflow or underflow, a second pass scales elements before it squares them.
 #include "common/modular/moduli.hpp"
 #include "config.hpp"
 
@@ -22,7 +22,7 @@ struct ScalesArgs {
 static_assert(sizeof(ScalesArgs) == 56, "ScalesArgs must match the struct that the launcher packs");
 
 constexpr u32 threads = Config::threads;
-// Adjacent threads read adjacent elements: along k, or of adjacent vectors.
+// Adjacent threads read adjacent elements, along k or of adjacent vectors.
 constexpr u32 lanes = Config::along_k ? 32 : 16, in_group = threads / lanes;
 
 // The exponent of a positive number: x is in [2^e, 2^(e + 1)).

@@ -1,10 +1,10 @@
 // Stores matrices and right-hand sides side by side, [A 0 B], in matrices that a solver overwrites.
 //
-//   first workgroups   a few rows of A: a thread loads the same columns of all before it stores one
-//   last workgroups    an element of what is behind A by each thread
+//   first workgroups   a few rows of A: a thread loads its columns of all rows before it stores one
+//   last workgroups    one element to the right of A by each thread
 //
 // With `vectors`, the rows of A and of the result begin at multiples of 16 bytes, and so does the
-// first column that is stored. What is behind A is stored with the last columns of A.
+// first column that is stored. The last columns of A are stored with all to their right.
 #include "common/solvers/row_vectors.hpp"
 #include "config.hpp"
 
@@ -45,7 +45,7 @@ CUPYGEMM_INLINE void store_left(const AugmentArgs &args, u32 matrix, u32 row0, i
         for (u32 i = 0; i < lines; ++i)
             if (row0 + i < rows)
                 *reinterpret_cast<Columns *>(to + (row0 + i) * args.to_row) = held[i];
-    } else { // the last columns of the row are fewer
+    } else { // the last vector of the row is not full
         for (u32 row = row0; row < row0 + lines && row < rows; ++row)
             for (i32 c = 0; column + c < args.end; ++c)
                 to[row * args.to_row + c] = a[row * args.a_row + c];

@@ -1,14 +1,14 @@
-// Applies the block of columns before to the rows of an LU block, before they are loaded.
+// Applies the previous block column to the rows of an LU block, before they are loaded.
 //
-// L11 and L21 of the block before are factored, and it is known which rows its swaps displace:
+// L11 and L21 of the previous block are factored, and the rows that its swaps displace are known:
 //
 //         | block before | this block
-//         | L11          | U             its rows come from where the swaps say, solved with L11
-//         | L21          | C             the rows behind also do, and lose L21 U
+//         | L11          | U             rows from their places before swaps, solved with L11
+//         | L21          | C             the rows below likewise, minus L21 U
 //
-// Every workgroup solves for all of U, which takes less time than to wait for another. 32 threads
-// solve for some columns, and a lane owns a row. The first workgroup stores U at the end, when the
-// others have read the rows that were there.
+// Every workgroup solves for all of U, which takes less time than waiting for another. 32 threads
+// solve for some columns, and a lane owns a row. The first workgroup stores U at the end, after the
+// others have read the previous contents of these rows.
 #pragma once
 
 #include "common/solvers/rows_product.hpp"
@@ -22,7 +22,7 @@ template <class S, u32 width, u32 threads> struct BlockBefore {
     using Product = RowsProduct<S, width>;
 
     alignas(16) S u[width][Product::u_pitch];
-    u32 destinations[width], sources[width]; // of the displaced rows behind the block before
+    u32 destinations[width], sources[width]; // of the displaced rows below the previous block
 
     // Solve for the rows of U. `moves` are as of moves.hpp. Called by every thread, and followed by
     // a barrier.
@@ -58,8 +58,8 @@ template <class S, u32 width, u32 threads> struct BlockBefore {
                     u[lane][group * each + c] = x[c];
     }
 
-    // Apply the block before to 32 rows, from row `first` of this block on, and put them in scratch
-    // memory. Called by 32 threads, and followed by a barrier of these.
+    // Apply the previous block to 32 rows, from row `first` of this block on, and store them in
+    // scratch memory. Called by 32 threads, and followed by a barrier of these.
     CUPYGEMM_INLINE void apply(Stage &stage, const View &view, u32 first, u32 lane,
                                const RowsInScratch<S> &to) const {
         const u32 at = view.first + first;

@@ -2,7 +2,7 @@
 //
 // Every workgroup factors the block in its shared memory, which takes less time than waiting for
 // another to do so, and then solves for its own rows, one per thread, in registers. Only the lower
-// triangle is read. The factor of the block is stored apart, because other workgroups may still
+// triangle is read. The factor of the block is stored elsewhere, because other workgroups may still
 // read the block; `cholesky_finish.hpp` moves it into its place.
 #include "common/solvers/rows.hpp"
 #include "config.hpp"
@@ -28,13 +28,13 @@ constexpr u32 width = Config::width, threads = Config::threads;
 
 struct Shared {
     S l[width][width];                 // (column, row): a column is read in order
-    R diagonal[width], inverse[width]; // and one over it
+    R diagonal[width], inverse[width]; // and its inverse
     i32 failed;
     RowStage<S, width> stages[threads / 32];
 };
 
-// Factor the block in shared memory. Lane i of the first 32 holds row i in registers, and finds the
-// column of the others in shared memory.
+// Factor the block in shared memory. Lane i of the first 32 holds row i in registers, and reads the
+// column of the other rows from shared memory.
 CUPYGEMM_INLINE void factor_block(Shared &shared, u32 lane, u32 n) {
     S row[width];
 #pragma unroll

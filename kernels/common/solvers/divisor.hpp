@@ -1,6 +1,6 @@
-// Quotients with one divisor, by its inverse. A divisor whose inverse may overflow or vanish is
-// scaled by a power of two, as are the numbers that it divides; only quotients that overflow or
-// vanish do so then, too. Quotients of finite numbers and an infinity are zeros.
+// Quotients with one divisor, by its inverse. A divisor whose inverse may overflow or underflow is
+// scaled by a power of two, and so are the numbers that it divides. A quotient then overflows or
+// underflows only if the exact one does. Quotients of finite numbers and an infinity are zeros.
 #pragma once
 
 #include "common/solvers/scalar.hpp"

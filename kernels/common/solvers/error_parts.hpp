@@ -1,5 +1,5 @@
-// The largest magnitudes that backward errors are made of, by workgroup: those of r = b - A x, x
-// and b, and those of R r, C^-1 x and R b of the scaled system.
+// The norms for backward errors: each workgroup's largest magnitudes in r = b - A x, x and b, and
+// in R r, C^-1 x and R b of the scaled system.
 #include "common/solvers/krylov.hpp"
 
 namespace cupygemm {

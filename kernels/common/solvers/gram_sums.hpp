@@ -1,4 +1,4 @@
-// Sums of x_i x_j over rows, for all pairs of columns: what 32 threads contribute to A^T A.
+// Sums of x_i x_j over rows, for all pairs of columns: the contribution of 32 threads to A^T A.
 //
 // The elements above the diagonal are kept in two rectangles, without the quarter that lies below:
 //
@@ -42,7 +42,7 @@ template <class S, u32 width> struct GramSums {
         }
     }
 
-    // Store the sums, or add them to those that are there.
+    // Store the sums, or add them to the stored ones.
     template <bool adds> CUPYGEMM_INLINE void store(S *to, u32 lane) {
         const u32 column = lane % width;
 #pragma unroll

@@ -1,24 +1,24 @@
 // Makes the rows of a matrix orthogonal by plane rotations, and applies the same rotations to the
 // rows of another matrix: the one-sided Jacobi method for singular values.
 //
-// A round rotates n / 2 pairs of rows that share no row, one pair per 32 threads; n - 1 rounds, the
-// schedule of a round-robin tournament, meet every pair once and make a sweep. A workgroup alone
-// with its matrix runs whole sweeps, until one rotates nothing. Otherwise a launch is one round,
-// and counts its rotations.
+// A round rotates n / 2 disjoint pairs of rows, one pair per 32 threads. A sweep has n - 1 rounds,
+// the schedule of a round-robin tournament, which include every pair once. If a matrix has a single
+// workgroup, this runs whole sweeps until one rotates nothing. Otherwise a launch is one round, and
+// counts its rotations.
 //
-// Rows of norm below `negligible` are left as they are: they are rounding errors of larger ones.
+// Rows whose norm is below `negligible` are not rotated: they are rounding errors of larger rows.
 // (G. H. Golub and C. F. Van Loan, "Matrix Computations", 4th edition, section 8.6.3)
 #include "config.hpp"
 
 namespace cupygemm {
 
 struct JacobiArgs {
-    u64 a, j;     // rows to be made orthogonal, and rows that follow them
+    u64 a, j;     // rows to make orthogonal, and rows that are rotated with them
     i64 lda, ldj; // elements between rows
     i64 a_stride, j_stride;
     u64 rotations;     // u32 for each matrix: counts rotations
     i32 n, columns;    // rows of both, and columns of a
-    i32 round, sweeps; // the round of this launch, or -1 and the most sweeps
+    i32 round, sweeps; // the round of this launch, or -1 and the maximum number of sweeps
 };
 static_assert(sizeof(JacobiArgs) == 72, "JacobiArgs must match the dtype that the launcher packs");
 
@@ -74,7 +74,7 @@ CUPYGEMM_INLINE bool meet(const JacobiArgs &args, S *a, S *j, u32 p, u32 q, u32 
     return true;
 }
 
-// The players of a pair: player 0 stays, the others move round by one per round.
+// The players of a pair: player 0 stays, and the others move by one place per round.
 CUPYGEMM_INLINE u32 player(u32 seat, u32 round, u32 players) {
     return seat == 0 ? 0 : 1 + (seat - 1 + round) % (players - 1);
 }
@@ -86,7 +86,7 @@ CUPYGEMM_INLINE u32 play(const JacobiArgs &args, S *a, S *j, u32 round, u32 firs
     for (u32 pair = first; pair < players / 2; pair += step) {
         const u32 x = player(pair, round, players), y = player(players - 1 - pair, round, players);
         const u32 p = x < y ? x : y, q = x < y ? y : x;
-        if (q < n) // else this row sits out
+        if (q < n) // otherwise this row sits out
             rotated += meet(args, a, j, p, q, lane);
     }
     return rotated;

@@ -1,5 +1,5 @@
-// What the kernels of a step of GMRES share: a workgroup has `threads` elements of a vector of real
-// numbers, and groups of 32 threads sum or compare.
+// Shared code of the kernels of GMRES: a workgroup has `threads` elements of a real vector, and
+// groups of 32 threads sum or compare.
 #pragma once
 
 #include "common/solvers/scalar.hpp"
@@ -12,7 +12,7 @@ using W = Word<S>;
 constexpr u32 threads = Config::threads;
 [[maybe_unused]] constexpr u32 teams = threads / 32;
 [[maybe_unused]] constexpr u32 most = Config::most; // vectors of a basis
-// What error_parts.hpp stores for a workgroup.
+// The maxima that error_parts.hpp stores for a workgroup.
 [[maybe_unused]] constexpr u32 maxima = Config::maxima;
 
 CUPYGEMM_INLINE S sum_of_32(S x) {

@@ -1,13 +1,13 @@
-// Ends a cycle of GMRES: x += Z y, where y minimises the norm of (norm, 0, ..., 0) - H y, with H a
-// Hessenberg matrix of one row more than columns.
+// Ends a cycle of GMRES: x += Z y, where y minimises the norm of (norm, 0, ..., 0) - H y. H is a
+// Hessenberg matrix with one more row than columns.
 //
-// Each workgroup solves for y by rotations of rows, in shared memory, and adds its elements.
+// Each workgroup solves for y by Givens rotations, in shared memory, and updates its elements of x.
 #include "common/solvers/krylov.hpp"
 
 namespace cupygemm {
 
 struct KrylovEndArgs {
-    u64 columns;    // of H, `most` elements each; behind the last possible one: the norm
+    u64 columns;    // of H, `most` elements each; after the last possible column: the norm
     u64 directions; // Z, by vectors
     u64 x;
     i64 pitch; // elements between vectors of Z
@@ -30,8 +30,8 @@ CUPYGEMM_INLINE void rotate(S &x, S &y, S cosine, S sine) {
     y = minus_product(cosine * y, sine, old);
 }
 
-// Replace the right-hand side by y. A vector that repeats earlier ones has a zero on the diagonal,
-// and its weight does not matter.
+// Replace the right-hand side by y. A vector that depends on earlier ones has a zero on the
+// diagonal, and its weight does not matter.
 CUPYGEMM_INLINE void solve(Shared &shared, u32 steps) {
 #pragma unroll 1
     for (u32 c = 0; c < steps; ++c) {

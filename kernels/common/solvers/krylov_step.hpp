@@ -1,13 +1,13 @@
-// One of the launches that make a vector orthogonal to a basis, and of norm one:
+// One of the launches that orthogonalise a vector against a basis, and normalise it:
 //
 //   stage 0   s0 = V^T w
 //   stage 1   w -= V s0,  s1 = V^T w
 //   stage 2   w -= V s1,  s2 = w^T w
 //   stage 3   the next vector of V is w / sqrt(s2);  the column is (s0 + s1, sqrt(s2))
 //
-// A workgroup stores its parts of the sums; those that need them add all parts, in one order. With
-// an empty basis, stages 2 and 3 begin a cycle: w = R r times a power of two that brings the
-// largest element near one, and the column is the norm of R r.
+// A workgroup stores its partial sums; the workgroups that need the sums add all parts in the same
+// order. With an empty basis, stages 2 and 3 begin a cycle: w = R r times a power of two that
+// brings the largest element near one, and the column is the norm of R r.
 #include "common/solvers/krylov.hpp"
 
 namespace cupygemm {

@@ -1,4 +1,4 @@
-// Row swaps as moves: which row ends where after all swaps of a panel.
+// Row swaps as moves: the final place of each row after all swaps of a panel.
 #pragma once
 
 #include "common/numeric.hpp"
@@ -9,13 +9,13 @@ namespace cupygemm {
 constexpr u32 none = ~0u;
 
 struct Move {
-    u32 destination, source; // rows; destination `none`: there is nothing to move
+    u32 destination, source; // rows; destination `none` if nothing moves
 };
 
-// Move `index` of the swaps of rows first, first + 1, ... with rows pivots[0], pivots[1], ..., of
-// which those before `from` do not apply. The first `max_pivots` moves are those to the swapped
-// rows, in order, and a move of a row to itself has equal fields; the others are to rows beyond.
-// With `inverse`, the last swap comes first.
+// Move `index` of the swaps of rows first, first + 1, ... with rows pivots[0], pivots[1], ... Swaps
+// before `from` are not applied. The first `max_pivots` moves go to the swapped rows, in order, and
+// the others to rows below. A move of a row to itself has equal fields. With `inverse`, the last
+// swap is applied first.
 template <u32 max_pivots> CUPYGEMM_INLINE Move traced_move(const u32 *pivots, u32 index, u32 first,
                                                            u32 from, u32 count, bool inverse) {
     const u32 i = index % max_pivots, turn = inverse ? count - 1 - i : i;

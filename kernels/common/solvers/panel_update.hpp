@@ -1,9 +1,9 @@
-// Subtracts a product of a few columns, C -= A B or C -= A B^H, inside a panel, or of few
-// right-hand sides; or stores it, C = A B.
+// Subtracts a product with small k, C -= A B or C -= A B^H, inside a panel or for few right-hand
+// sides, or stores it, C = A B.
 //
-// The trailing updates of a factorisation are products of this library. Inside a panel, the
-// products are too small for those: k is the width of one block. A workgroup computes a tile of C,
-// and a thread 4 x 4 of its elements; both operands go through shared memory.
+// The updates of the trailing matrix are products of this library. Inside a panel, products are too
+// small for those kernels: k is the width of one block. A workgroup computes a tile of C, and a
+// thread 4 x 4 of its elements; both operands go through shared memory.
 #include "common/solvers/update_args.hpp"
 
 namespace cupygemm {
@@ -13,7 +13,7 @@ constexpr u32 threads = 256, tile = 64, depth = Config::depth;
 constexpr u32 loads = tile * depth / threads; // of an operand, by a thread for a slab of k
 static_assert(tile * depth % threads == 0, "all threads must load as much");
 
-// A slab of both operands in registers: all loads are under way before the first is waited for.
+// A slab of both operands in registers: all loads are issued before the first is waited for.
 struct Slab {
     S a[loads], b[loads];
 
@@ -77,7 +77,7 @@ CUPYGEMM_KERNEL(cupygemm::threads) cupygemm_panel_update(const cupygemm::UpdateA
     slab.load(args, from_a, from_b, row0, column0, 0, thread);
 #pragma unroll 1
     for (u32 k0 = 0; k0 < static_cast<u32>(args.k); k0 += depth) {
-        workgroup_barrier(); // the tiles before have been read
+        workgroup_barrier(); // the previous tiles have been read
         slab.store(a, b, thread);
         workgroup_barrier(); // the tiles are in shared memory
         slab.load(args, from_a, from_b, row0, column0, k0 + depth, thread);

@@ -1,10 +1,10 @@
 // Factors a panel, A = Q R, by Householder reflections, and computes the T of Q = I - V T V^H, in
 // one launch.
 //
-// A thread holds `rows` whole rows in registers. One sum over the rows gives all that a column
-// needs: with x the current column below the diagonal, s_k = sum conj(x_i) a_ik over the rows below
-// is the square of its norm for its own column, what the reflection takes from a later column, and
-// for an earlier one an element of V^H V. A step of one column:
+// A thread holds `rows` whole rows in registers. One sum over the rows gives everything that a
+// column needs. With x the current column below the diagonal, s_k = sum conj(x_i) a_ik over these
+// rows is the square of the norm for column x itself, gives the update of a later column k, and is
+// an element of V^H V for an earlier column k. A step of one column:
 //
 //   every thread    its part of the sums
 //   32 threads      shuffles -> a sum per register              -> shared memory
@@ -15,11 +15,11 @@
 // If `by_products`, a whole block is factored by products of its columns first (qr_products.hpp),
 // and column by column only where that is not accurate.
 //
-// As in lu_panel.hpp, registers are rotated by one column per step. Sums are added in one order, so
-// the result is the same bits each time.
+// As in lu_panel.hpp, registers are rotated by one column per step. The order of summation is
+// fixed, so the result is bitwise reproducible.
 //
 // The reflections are LAPACK's: H_j = I - tau v v^H with v_j = 1 and a real diagonal of R. V is
-// also stored by itself, with its zeros and ones, for the products that follow.
+// also stored separately, with its zeros and ones, for the products that follow.
 #include "common/solvers/flag.hpp"
 #include "common/solvers/qr_products.hpp"
 #include "common/solvers/rows.hpp"
@@ -55,7 +55,7 @@ constexpr u32 num_groups = threads / 32;
 constexpr u32 record_words = 2 * width * words; // sums, and the diagonal's row
 
 // Sum each of `count` values over 32 lanes. Lane l returns the sum of value l / (32 / count): each
-// shuffle halves the values that a lane is left with.
+// shuffle halves the number of a lane's values.
 template <u32 count> CUPYGEMM_INLINE S lane_sums(S (&values)[count], u32 lane, u32 mask = 16) {
     if constexpr (count == 1) {
         S sum = values[0];
@@ -80,7 +80,8 @@ struct Reflection {
     S tau, scale; // scale: 1 / (alpha - beta)
 };
 
-// The reflection that takes a column with `alpha` above elements of square norm `below` to beta.
+// The reflection that maps a column with first element `alpha` to beta; `below` is the square of
+// the norm of the elements below `alpha`.
 CUPYGEMM_INLINE Reflection reflection(S alpha, R below) {
     const R re = real_part(alpha), im = imaginary_part(alpha);
     if (below == 0 && im == 0)
@@ -92,7 +93,7 @@ CUPYGEMM_INLINE Reflection reflection(S alpha, R below) {
 }
 
 struct Shared {
-    RowStage<S, width, 32> stages[num_groups]; // half of the usual, beside the records of a team
+    RowStage<S, width, 32> stages[num_groups]; // half of the usual, to leave space for records
     Team<W, Config::team, record_words> team;
     W record[record_words];
     W sums[num_groups][width * words]; // of a group of 32
@@ -177,7 +178,7 @@ CUPYGEMM_INLINE bool factor_by_products(const QrPanelArgs &args, Storage &storag
     workgroup_barrier(); // this workgroup's shared memory has been read
     if (found)
         return true;
-    Storage::Memory::barrier(); // and that of all others
+    Storage::Memory::barrier(); // and that of all other workgroups
     return false;
 }
 
@@ -251,7 +252,7 @@ CUPYGEMM_INLINE void reflect(const QrPanelArgs &args, Shared &shared, u32 rank, 
         }
         if (thread == 0)
             shared.tau[j] = h.tau;
-        S v[rows], entering[rows]; // this column of V, and what enters at the last register
+        S v[rows], entering[rows]; // this column of V, and the value that enters the last register
 #pragma unroll
         for (u32 r = 0; r < rows; ++r) {
             const bool below = position[r] > j, at = position[r] == j;
@@ -279,7 +280,7 @@ CUPYGEMM_INLINE void reflect(const QrPanelArgs &args, Shared &shared, u32 rank, 
 }
 
 CUPYGEMM_INLINE void clear_record(Shared &shared) {
-    workgroup_barrier(); // what the shared memory held before has been read
+    workgroup_barrier(); // the previous contents of shared memory have been read
     for (u32 i = local_thread(); i < record_words; i += threads)
         shared.record[i] = 0; // the diagonal's row, where this workgroup does not hold it
     workgroup_barrier();      // the record is zero
@@ -301,7 +302,7 @@ template <class Storage> CUPYGEMM_INLINE void factor(const QrPanelArgs &args, St
         if (static_cast<u32>(args.n) == width && args.m >= args.n) {
             found = factor_by_products(args, storage, rank, matrix, position, row);
             if (!found)
-                load(args, shared, a, position, row); // they have changed
+                load(args, shared, a, position, row); // the registers have changed
         }
     }
     if (!found) {

@@ -1,23 +1,23 @@
 // Factors a block of columns, A = Q R, by products of its columns instead of column by column, and
-// finds the Householder reflections that give the same Q.
+// computes the Householder reflections that give the same Q.
 //
 //   R1^T R1 = A^T A, Q1 = A R1^-1; R2^T R2 = Q1^T Q1, Q2 = Q1 R2^-1    Q2 is orthogonal
 //   Q2 - S = V U, S = diag(-sign of the pivots)                         V: the reflections
 //   A = (Q2 S) (S R2 R1), T = -U S V1^-T, with the first rows V1 of V
 //
-// So the workgroups of a team exchange sums twice, not once for each column:
+// The workgroups of a team therefore exchange sums twice instead of once for each column:
 //
 //   every workgroup   sums | exchange | R1, rows R1^-1 | sums | exchange | R2, V1 U, rows (U R2)^-1
 //
-// All of them compute the small factors for themselves, from the same bits. V = Q1 (U R2)^-1 needs
-// no Q2 but its first rows. Columns that are far from depending on each other need no second pass:
-// Q1 is as orthogonal as Q2 then, and V = A (U R1)^-1 needs no Q1 but its first rows, either:
+// Each computes the small factors redundantly, from the same bits. V = Q1 (U R2)^-1 needs only the
+// first rows of Q2. If the columns are well-conditioned, no second pass is needed: Q1 is then as
+// orthogonal as Q2, and V = A (U R1)^-1 needs only the first rows of Q1:
 //
 //   every workgroup   sums | exchange | R1, V1 U, rows (U R1)^-1
 //
-// Where this is not as accurate as reflections, the result is false, and
-// the caller reflects column by column: columns that depend on each other, and columns that are
-// nearly triangular already, whose reflections LAPACK makes the identity.
+// Where this is not as accurate as reflections, the result is false, and the caller reflects column
+// by column. This happens for nearly dependent columns, and for columns that are nearly triangular
+// already, whose reflections are the identity in LAPACK.
 //
 // (T. Fukaya, Y. Nakatsukasa, Y. Yanagisawa and Y. Yamamoto, "CholeskyQR2", 2014; G. Ballard,
 // J. Demmel, L. Grigori, M. Jacquelin, H. D. Nguyen and E. Solomonik, "Reconstructing Householder
@@ -53,15 +53,15 @@ struct QrProducts {
     S signs[width];
     u32 is_accurate, takes_two;
 
-    // Factor the rows that the threads hold: position(r) is that of row r of a thread. Each becomes
-    // its row of V and R. load_top(i, j) returns an element of the first rows, from memory that is
-    // not stored to before all workgroups have loaded them. store_t(i, j, x) is called for the
-    // elements of T.
+    // Factor the rows that the threads hold: position(r) is the position of row r of a thread. Each
+    // becomes its row of V and R. load_top(i, j) returns an element of the first rows, from memory
+    // that is not overwritten before all workgroups have loaded it. store_t(i, j, x) is called for
+    // the elements of T.
     template <u32 rows, class Position, class LoadTop, class StoreT>
     CUPYGEMM_INLINE bool factor(S (&row)[rows][width], u32 rank, const Position &position,
                                 const LoadTop &load_top, const StoreT &store_t) {
         const u32 thread = local_thread(), lane = thread % 32, group = thread / 32;
-        workgroup_barrier(); // what the shared memory held before has been read
+        workgroup_barrier(); // the previous contents of shared memory have been read
         if (thread == 0)
             is_accurate = 1;
         bool is_last = false;
@@ -150,8 +150,8 @@ private:
     }
 
     // Add the sums of all workgroups: each adds a share of them, in the order of the workgroups.
-    // The matrix is symmetric, and its elements above the diagonal are found. `between` may use the
-    // region.
+    // The matrix is symmetric, and only its elements above the diagonal are computed. `between` may
+    // use the region.
     template <class Between>
     CUPYGEMM_INLINE void exchange(u32 rank, u32 thread, Square &to, const Between &between) {
         for (u32 at = thread; at < Places::count; at += threads) {
@@ -173,7 +173,7 @@ private:
             give(&to[Places::row(place)][Places::column(place)], at / share, sum);
         }
         between();
-        Memory::barrier(); // all sums are there
+        Memory::barrier(); // all sums are complete
     }
 
     // Call visit(n, i, j) for the elements of a square that are this thread's.
@@ -187,7 +187,7 @@ private:
         }
     }
 
-    // Give the first rows to all workgroups. Called by the first one.
+    // Send the first rows to all workgroups. Called by the first workgroup.
     CUPYGEMM_INLINE void share_top(const S (&row)[width], u32 thread) {
         if (thread < width)
 #pragma unroll
@@ -212,10 +212,10 @@ private:
             is_accurate = 0;
     }
 
-    // Tell whether A needs a second pass. With columns of norm 1, its products differ from the
-    // identity by a matrix whose norm is at most that of its elements. If this is at most
-    // sqrt(3) / 2, the condition of A is at most 4, and rounding errors of Q1 grow no further.
-    // Norms of columns must be far from underflow. Called by 32 threads.
+    // Return whether A needs a second pass. With columns scaled to norm 1, A^T A differs from the
+    // identity by a matrix whose 2-norm is at most its Frobenius norm. If this is at most sqrt(3) /
+    // 2, the condition number of A is at most 4, and rounding errors of Q1 grow no further. Norms
+    // of columns must be far from underflow. Called by 32 threads.
     CUPYGEMM_INLINE void count_passes(u32 lane) {
         const u32 column = lane % width;
         const S own = first[column][column];
@@ -237,10 +237,11 @@ private:
         const u32 any_is_far = maximum_of_32(is_far);
         if (lane == 0)
             takes_two = any_is_far;
-        wave_barrier(); // that is in shared memory, and the norms have been read
+        wave_barrier(); // the answer is in shared memory, and the norms have been read
     }
 
-    // Check that Q1 is so nearly orthogonal that Q2 is. Called by 32 threads.
+    // Check that Q1 is close enough to orthogonal for Q2 to be orthogonal to working precision.
+    // Called by 32 threads.
     CUPYGEMM_INLINE void require_orthogonal(u32 lane) {
         const u32 column = lane % width;
         bool is_fine = true;
@@ -252,7 +253,7 @@ private:
         refuse_unless(is_fine);
     }
 
-    // The loops below go through columns by `chunk` (small_triangles.hpp).
+    // The loops below process columns by `chunk` (small_triangles.hpp).
 
     // Replace G by R, R^T R = G. A lane has a column. Called by 32 threads.
     CUPYGEMM_INLINE void cholesky(Square &g, u32 lane) {
@@ -270,7 +271,7 @@ private:
             for (u32 j = 0; j < chunk; ++j) {
                 const u32 k = base + j;
                 const S pivot = from_lane(x[j], k);
-                // A pivot that consists of rounding errors tells nothing about its column.
+                // A pivot that consists of rounding errors carries no information about its column.
                 is_fine &= pivot > from_lane(own, k) * static_cast<S>(64 * Constants::tolerance);
                 const S inverse = inverse_square_root(pivot);
                 const S element = k <= column ? times(x[j], inverse) : 0;
@@ -286,7 +287,7 @@ private:
         refuse_unless(is_fine);
     }
 
-    // Compute V1 and U from the first rows, which are to be divided by R. A lane has a row. Called
+    // Compute V1 and U from the first rows, which are first divided by R. A lane has a row. Called
     // by 32 threads.
     CUPYGEMM_INLINE void factor_top(const Square &r, u32 lane) {
         const u32 own = lane % width;
@@ -326,7 +327,7 @@ private:
         refuse_unless(is_fine);
     }
 
-    // Put a row of V1 and of S R, with the product R of the passes, into the registers of its
+    // Load a row of V1 and of S R, with R the product of both passes, to the registers of its
     // thread.
     CUPYGEMM_INLINE void finish_top(S (&row)[width], const Square &r, u32 position, u32 lane) {
         if (position >= width)
@@ -337,7 +338,7 @@ private:
             row[k] = k < lane ? region.top[lane][k] : times(r[lane][k], sign);
     }
 
-    // Compute T, of which a lane has a row.
+    // Compute T. A lane has a row.
     template <class StoreT> CUPYGEMM_INLINE void find_t(u32 lane, const StoreT &store_t) {
         const u32 own = lane % width;
         S x[1][width];

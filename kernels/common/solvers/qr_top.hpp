@@ -1,17 +1,17 @@
-// Finds the reflections of a tall matrix A = Q R from R and from its first rows A1, in one launch
-// of one workgroup.
+// Computes the reflections of a tall matrix A = Q R from R and from the first rows A1 of A, in one
+// launch of one workgroup.
 //
 // With S = diag(-sign of the pivots), V1 W = A1 - S R: an LU factorisation without row swaps, whose
-// step k subtracts row k of S R from row k. No pivot is a difference of numbers of one sign. Then
-// V = A W^-1 are the reflections, and S R is the R that they give, as in LAPACK:
+// step k subtracts row k of S R from row k. No pivot is a difference of numbers of the same sign.
+// Then V = A W^-1 are the reflections, and S R is the R that they give, as in LAPACK:
 //
 //   (I - V T V^T)^T A = S R
 //
 // R comes from A^T A, and V^T V gives T (reflector.hpp). So the reflections are orthogonal to
-// working precision whatever R is, and errors of R are errors of A: some units of rounding times
-// the condition of A with columns of norm 1. Where a bound of that is too large, or a pivot shows
-// that a column is nearly triangular already, whose reflection LAPACK makes the identity, nothing
-// but the flag and W is stored.
+// working precision for any R, and errors of R are errors of A: a few units of rounding times the
+// condition number of A with columns scaled to norm 1. Only the flag and W are stored if a bound of
+// this is too large, or if a pivot shows that a column is nearly triangular already, so that its
+// reflection is the identity in LAPACK.
 //
 // A group of 32 threads has 8 columns, and a lane has every 32nd row, all in registers:
 //
@@ -37,7 +37,7 @@ struct QrTopArgs {
     i64 ldl;
     u64 v; // (n, n): V1
     i64 ldv;
-    u64 w; // (n, n): W, and anything below its diagonal
+    u64 w; // (n, n): W; elements below its diagonal are arbitrary
     i64 ldw;
     u64 flag; // u32: becomes 1 if the reflections are accurate, and 0 otherwise
 };
@@ -48,8 +48,8 @@ constexpr u32 rows = Config::rows, groups = Config::groups, threads = Config::th
 constexpr u32 width = 8, size = rows * 32;
 static_assert(groups * width == size && threads == groups * 32,
               "the groups must have the columns of a square");
-// Reflections are stored if the bound of the condition is at most this. The errors of R, and so of
-// Q R, are then some hundred units of rounding.
+// Reflections are stored if the bound of the condition number is at most this. The errors of R, and
+// so of Q R, are then some hundred units of rounding.
 constexpr S most_condition = 256;
 
 using Block = S[width][width];
@@ -62,7 +62,7 @@ struct Shared {
     u32 is_accurate;
 };
 
-// The place of a thread, and its elements.
+// The position of a thread, and its elements.
 struct Mine {
     S value[rows][width];
     S next_r[2]; // of the next rows of R: two elements of a column
@@ -71,7 +71,7 @@ struct Mine {
     CUPYGEMM_INLINE u32 row(u32 i) const { return lane + 32 * i; }
 };
 
-// Load what a lane stores of rows `from` to from + 7 of R in the columns of its group.
+// Load the elements that a lane stores of rows `from` to from + 7 of R in the columns of its group.
 CUPYGEMM_INLINE void load_r(const QrTopArgs &args, Mine &mine, u32 from) {
     const S *const l = reinterpret_cast<const S *>(args.l);
     const u32 c = mine.lane / 4, k = mine.lane % 4 * 2;
@@ -87,10 +87,10 @@ CUPYGEMM_INLINE void show_r(Mine &mine, Block &of_r) {
     wave_barrier(); // the rows of R are in shared memory
 }
 
-// A bound of the inverse of R with columns of norm 1, in the largest norm: R's elements off the
-// diagonal are taken for negative, and u = R^-1 (1, 1, ...) is found from the last row up. The
-// threads of a group do a few rows at a time. (N. J. Higham, "Accuracy and Stability of Numerical
-// Algorithms", section 8.3)
+// A bound of the infinity norm of the inverse of R with columns scaled to norm 1: the off-diagonal
+// elements of R are replaced by minus their magnitudes, and u = R^-1 (1, 1, ...) is found by back
+// substitution. The threads of a group do a few rows at a time. (N. J. Higham, "Accuracy and
+// Stability of Numerical Algorithms", section 8.3)
 struct Bound {
     S sums[rows] = {}; // of the row of a lane: |r| u over the columns that are done
     bool is_fine = true;
@@ -116,7 +116,7 @@ struct Bound {
             S own = sums[0];
 #pragma unroll
             for (u32 i = 1; i < rows; ++i) {
-                const S other = sums[i]; // in a register, and not chosen by its address
+                const S other = sums[i]; // without a run-time index into registers
                 own = (from + j) / 32 == i ? other : own;
             }
             const S u = (1 + from_lane(own, (from + j) % 32)) * from_lane(over, j);
@@ -129,7 +129,7 @@ struct Bound {
     }
 };
 
-// Factor the 8 columns of a group. The rows of their diagonal are in register `top` of the lanes.
+// Factor the 8 columns of a group. Their diagonal blocks are in register `top` of the lanes.
 template <u32 top = 0> CUPYGEMM_INLINE bool factor_columns(Mine &mine, Shared &shared, u32 owner) {
     if constexpr (top + 1 < rows)
         if (mine.first / 32 != top)
@@ -146,7 +146,7 @@ template <u32 top = 0> CUPYGEMM_INLINE bool factor_columns(Mine &mine, Shared &s
         // A pivot this close to the norm of its column has nearly nothing below it.
         is_fine &= absolute(before) <= r * static_cast<S>(1 - 0x1p-10);
         const S over = inverse(before - sign * r);
-        // Without a branch: the compiler would exchange numbers in both parts of it.
+        // Without a branch: the compiler would move registers in both parts of it.
         const S own_sign = at ? sign : 0;
         S across[width];
 #pragma unroll
@@ -175,8 +175,8 @@ template <u32 top = 0> CUPYGEMM_INLINE bool factor_columns(Mine &mine, Shared &s
     return is_fine;
 }
 
-// Update the columns of a group behind those of the owner, whose rows of the diagonal are in
-// register `top` of the lanes.
+// Update the columns of a group to the right of the owner's, whose diagonal block is in register
+// `top` of the lanes.
 template <u32 top = 0> CUPYGEMM_INLINE void update(Mine &mine, Shared &shared, u32 owner) {
     const u32 first = owner * width, diagonal = first % 32;
     if constexpr (top + 1 < rows)
@@ -184,7 +184,7 @@ template <u32 top = 0> CUPYGEMM_INLINE void update(Mine &mine, Shared &shared, u
             return update<top + 1>(mine, shared, owner);
     const auto &panel = shared.panels[owner % 2];
     Block &taken = shared.taken[mine.group];
-    const u32 own = mine.lane - diagonal; // the row of 8 that this lane has, if it is below 8
+    const u32 own = mine.lane - diagonal; // the row of the 8 that this lane has, if it is below 8
     if (own < width)
 #pragma unroll
         for (u32 c = 0; c < width; ++c)
@@ -206,7 +206,7 @@ template <u32 top = 0> CUPYGEMM_INLINE void update(Mine &mine, Shared &shared, u
 #pragma unroll
         for (u32 k = 0; k < width; ++k)
             taken[k][column] = x[k];
-    wave_barrier(); // they are rows of W now
+    wave_barrier(); // they are now rows of W
     if (own < width)
 #pragma unroll
         for (u32 c = 0; c < width; ++c)
@@ -294,7 +294,7 @@ cupygemm_qr_top(const cupygemm::QrTopArgs args) {
     }
     if (!(is_fine && bound.is_fine))
         shared.is_accurate = 0;
-    workgroup_barrier(); // it is known whether all is accurate
+    workgroup_barrier(); // all checks of the accuracy are done
     store(args, mine, shared);
     if (thread == 0)
         *reinterpret_cast<u32 *>(args.flag) = shared.is_accurate;

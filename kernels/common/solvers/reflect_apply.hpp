@@ -1,4 +1,4 @@
-// Applies the inverse of a block reflector, C -= V T^H (V^H C), with the sums of reflect_sums.hpp.
+// Applies the inverse of a block reflector, C -= V T^H (V^H C), given the sums of reflect_sums.hpp.
 //
 // A workgroup has a few columns of C and some rows. It adds the sums of all chunks in their order
 // and multiplies them by T^H, both in shared memory, and then subtracts the product with V from its
@@ -18,7 +18,7 @@ struct ApplyArgs {
     i64 ldc, c_stride;
     u64 sums; // (chunks, width, n) of each matrix
     i64 sums_stride;
-    u64 done;    // 0, or the address of a flag: if it is set, nothing is to be applied
+    u64 done;    // 0, or the address of a flag: if it is set, nothing is applied
     i32 m, n, k; // k: columns of V
     i32 chunks;
     i32 rows; // of a workgroup
@@ -43,8 +43,8 @@ cupygemm_reflect_apply(const cupygemm::ApplyArgs args) {
     using Stage = RowStage<S, larger>;
     constexpr u32 stages_bytes = sizeof(Stage) * (threads / 32);
     constexpr u32 bytes = sizeof(Reflector) > stages_bytes ? sizeof(Reflector) : stages_bytes;
-    // -T^H V^H C. Sums of products need no sign at each: on CDNA, an instruction with one takes 8
-    // instead of 4 bytes.
+    // -T^H V^H C. The sums are negated once instead of each product: on CDNA, an instruction with a
+    // negated operand takes 8 instead of 4 bytes.
     __shared__ S factors[width][tile];
     __shared__ char storage[bytes] __attribute__((aligned(16)));
     if (is_set(args.done))

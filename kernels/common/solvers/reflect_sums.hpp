@@ -1,9 +1,10 @@
 // The sums of a block reflector over chunks of rows: V^H C, for the few columns of V of one block.
 //
 // A workgroup sums over one chunk of rows, for 64 columns of C; reflect_apply.hpp adds the chunks
-// in their order, so that results are the same bits each time. A thread computes width / 4 rows of
-// two columns of V^H C, with 256 threads for every other 8 rows only: another thread has the rest.
-// Both operands go through shared memory, and the next rows are loaded while these are multiplied.
+// in order, so that results are bitwise reproducible. A thread computes width / 4 rows of two
+// columns of V^H C. With 256 threads, it sums over every other 8 rows only, and another thread over
+// the rest. Both operands go through shared memory, and the next rows are loaded while the current
+// ones are multiplied.
 #include "common/solvers/flag.hpp"
 #include "config.hpp"
 
@@ -16,7 +17,7 @@ struct SumsArgs {
     i64 ldc, c_stride;
     u64 sums; // (chunks, width, n) of each matrix
     i64 sums_stride;
-    u64 done;    // 0, or the address of a flag: if it is set, nothing is to be applied
+    u64 done;    // 0, or the address of a flag: if it is set, nothing is applied
     i32 m, n, k; // k: columns of V
     i32 chunk;   // rows
 };
@@ -67,7 +68,7 @@ cupygemm_reflect_sums(const cupygemm::SumsArgs args) {
     load(begin);
 #pragma unroll 1
     for (u32 row0 = begin; row0 < end; row0 += depth) {
-        workgroup_barrier(); // the rows before have been read
+        workgroup_barrier(); // the previous rows have been read
 #pragma unroll
         for (u32 i = 0; i < v_loads; ++i)
             if (i * threads + thread < depth * padded)

@@ -1,12 +1,11 @@
-// Completes the T of an outer panel, Q = I - V T V^H, from those of its blocks and from V^H V.
+// Completes the T of an outer panel, Q = I - V T V^H, from the T of its blocks and from V^H V.
 //
-// With T = [T1 T12; 0 T2], T12 = -T1 (V1^H V2) T2. A workgroup goes through the blocks of columns;
-// a thread computes some elements of a product of blocks, and loads those of the next left factor
-// meanwhile. What is below the diagonal is never read.
-// (C. Puglisi, "Modification of the Householder method based on the compact WY representation",
-// 1992)
+// With T = [T1 T12; 0 T2], T12 = -T1 (V1^H V2) T2. A workgroup processes one block column after the
+// other. A thread computes some elements of a product of blocks while it loads elements of the next
+// left factor. Elements below the diagonal are never read. (C. Puglisi, "Modification of the
+// Householder method based on the compact WY representation", 1992)
 //
-// If a flag is set, the blocks on T's diagonal are found here, too: T^-1 + T^-T = V^T V.
+// If a flag is set, the diagonal blocks of T are computed here, too: T^-1 + T^-T = V^T V.
 #include "common/solvers/flag.hpp"
 #include "config.hpp"
 
@@ -17,8 +16,8 @@ struct ReflectorArgs {
     i64 ldp, p_stride;
     u64 t; // (n, n); its diagonal blocks are given
     i64 ldt, t_stride;
-    u64 finds; // 0, or the address of a flag: if it is set, the diagonal blocks are found, and tau
-    u64 tau;   // (n,): then, the diagonal of T
+    u64 finds; // 0, or the address of a flag: if set, diagonal blocks and tau are computed
+    u64 tau;   // (n,): in this case, the diagonal of T
     i32 n, unused;
 };
 static_assert(sizeof(ReflectorArgs) == 72,
@@ -123,7 +122,7 @@ cupygemm_reflector(const cupygemm::ReflectorArgs args) {
         const auto load_of_t = [&](u32 row, u32 block) {
             next.load(t + row * width * args.ldt + block * width, args.ldt, width, thread);
         };
-        workgroup_barrier(); // the blocks before have been read
+        workgroup_barrier(); // the previous blocks have been read
         for (u32 e = thread; e < width * width; e += threads) {
             const u32 row = e / width, column = e % width;
             right[row][column] =
@@ -131,7 +130,7 @@ cupygemm_reflector(const cupygemm::ReflectorArgs args) {
         }
 #pragma unroll 1
         for (u32 block = 0; block < before; ++block) {
-            workgroup_barrier(); // the block before has been read
+            workgroup_barrier(); // the previous block has been read
             next.store(left, thread);
             if (block + 1 < before)
                 next.load(p + (block + 1) * width * args.ldp + at, args.ldp, columns, thread);
@@ -151,7 +150,7 @@ cupygemm_reflector(const cupygemm::ReflectorArgs args) {
             S sums[elements] = {};
 #pragma unroll 1
             for (u32 block = row; block < before; ++block) {
-                workgroup_barrier(); // the block before has been read
+                workgroup_barrier(); // the previous block has been read
                 next.store(left, thread);
                 if (block + 1 < before)
                     load_of_t(row, block + 1);

@@ -1,4 +1,4 @@
-// The sums of magnitudes of each row of A, and of R A C, with R and C diagonal and positive.
+// The sum of magnitudes of each row of A and of R A C, with R and C diagonal and positive.
 //
 // A group of 32 threads adds a row.
 #include "common/solvers/scalar.hpp"
@@ -18,7 +18,7 @@ static_assert(sizeof(RowNormsArgs) == 56,
 
 using S = Config::Scalar;
 constexpr u32 threads = Config::threads, groups = threads / 32;
-constexpr u32 ahead = 8; // loads that a lane has under way
+constexpr u32 ahead = 8; // loads that a lane has in flight
 
 } // namespace cupygemm
 

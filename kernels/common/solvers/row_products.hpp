@@ -1,5 +1,5 @@
-// Multiplies a matrix by a vector, y = R (b - A x) or y = R A x, with R diagonal. Rows of A are
-// read once, from memory; x is read from a cache.
+// Multiplies a matrix by a vector, y = R (b - A x) or y = R A x, with R diagonal. A is read once,
+// from memory; x is read from a cache.
 //
 // A group of 32 threads multiplies a row.
 #include "common/solvers/scalar.hpp"
@@ -20,14 +20,14 @@ static_assert(sizeof(RowProductsArgs) == 56,
 
 using S = Config::Scalar;
 constexpr u32 threads = Config::threads, groups = threads / 32;
-constexpr u32 ahead = 4; // loads that a lane has under way, of each operand
+constexpr u32 ahead = 4; // loads that a lane has in flight, of each operand
 
 template <u32 count> struct alignas(count * sizeof(S)) Elements {
     S value[count];
 };
 
-// The part of a lane of the product of a row and the vector. Both begin at multiples of `count`
-// elements, and `k` is one.
+// A lane's part of the product of a row and the vector. Both begin at multiples of `count`
+// elements, and `k` is a multiple of it.
 template <u32 count> CUPYGEMM_INLINE S part_of_row(const S *row, const S *x, u32 k, u32 lane) {
     S sums[ahead] = {};
 #pragma unroll 1

@@ -1,4 +1,4 @@
-// Adjacent elements of a row, in accesses to 16 bytes.
+// Adjacent elements of a row, in 16-byte accesses.
 #pragma once
 
 #include "common/solvers/scalar.hpp"

@@ -1,8 +1,8 @@
 // Rows of a matrix between global memory and registers, one row per thread.
 //
 // Neighbouring threads access neighbouring elements of a row, and the rows pass through shared
-// memory in chunks of columns. A thread that loaded its own row would touch as many cache lines per
-// instruction as there are threads.
+// memory in chunks of columns. If each thread loaded its own row, an instruction would touch one
+// cache line per thread.
 #pragma once
 
 #include "common/solvers/scalar.hpp"
@@ -17,7 +17,7 @@ template <class S, u32 width, u32 chunk_bytes = 64> struct RowStage {
     u32 positions[32];
 };
 
-// Put a chunk of 32 lines in shared memory; element(line, column) returns an element of a line.
+// Store a chunk of 32 lines to shared memory; element(line, column) returns an element of a line.
 // Called by 32 threads, and followed by a barrier.
 template <class S, u32 width, u32 bytes, class Element> CUPYGEMM_INLINE void
 stage_lines(RowStage<S, width, bytes> &stage, u32 lane, const Element &element) {
@@ -29,7 +29,7 @@ stage_lines(RowStage<S, width, bytes> &stage, u32 lane, const Element &element) 
     }
 }
 
-// Load 32 lines, the line of each lane to `row`. Called by 32 threads.
+// Load 32 lines, each lane its own line to `row`. Called by 32 threads.
 template <class S, u32 width, u32 bytes, class Element> CUPYGEMM_INLINE void
 load_lines(RowStage<S, width, bytes> &stage, u32 lane, S (&row)[width], const Element &element) {
     constexpr u32 columns = RowStage<S, width, bytes>::columns;
@@ -45,7 +45,7 @@ load_lines(RowStage<S, width, bytes> &stage, u32 lane, S (&row)[width], const El
     }
 }
 
-// Load rows `first` to first + 31 of an (m, n) matrix, the row of this lane to `row`, padded by
+// Load rows `first` to first + 31 of an (m, n) matrix, each lane its own row to `row`, padded with
 // zeros. Called by 32 threads.
 template <class S, u32 width, u32 bytes>
 CUPYGEMM_INLINE void load_rows(RowStage<S, width, bytes> &stage, const S *a, i64 lda, u32 m, u32 n,
@@ -58,8 +58,8 @@ CUPYGEMM_INLINE void load_rows(RowStage<S, width, bytes> &stage, const S *a, i64
     });
 }
 
-// Pass the rows of 32 threads, whose first register holds column `rotation`, to `store`, which is
-// called with the position of a row, a column and the element there.
+// Call store(position of a row, column, element) for the rows of 32 threads, whose first register
+// holds column `rotation`.
 template <class S, u32 width, u32 bytes, class Store>
 CUPYGEMM_INLINE void store_rows(RowStage<S, width, bytes> &stage, const S (&row)[width],
                                 u32 position, u32 rotation, u32 lane, const Store &store) {

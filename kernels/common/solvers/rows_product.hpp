@@ -1,6 +1,6 @@
-// Rows of a block from where swaps say, less a product: C - L21 U (block_before.hpp).
+// Swapped rows of a block minus a product: C - L21 U (block_before.hpp).
 //
-// Here for all types. hopper/rows_product.cuh has fp64 and fp32 on tensor cores.
+// This version serves all types; hopper/rows_product.cuh computes fp64 and fp32 on tensor cores.
 #pragma once
 
 #include "common/solvers/moves.hpp"
@@ -8,15 +8,15 @@
 
 namespace cupygemm {
 
-// A block of columns and the one before, in a matrix; rows are those of the whole matrix.
+// A block column and the previous one in a matrix; row indices are those of the whole matrix.
 template <class S> struct BlockView {
     S *a; // row 0 of the block's first column
     i64 lda;
-    u32 first, count; // the block's first row, and the columns of the block before
-    u32 end, n;       // behind the last row, and the columns of the block
+    u32 first, count; // the block's first row, and the columns of the previous block
+    u32 end, n;       // one past the last row, and the columns of the block
 };
 
-// A tile of 32 rows of a block in memory: element (row, column) is at column * pitch + row.
+// A tile of 32 rows of a block: element (row, column) is at column * pitch + row.
 template <class S> struct RowsInScratch {
     S *start;
     u32 pitch;
@@ -26,7 +26,7 @@ template <class S, u32 width> struct RowsProduct {
     using Stage = RowStage<S, width>;
     static constexpr u32 u_pitch = width + 4; // hopper/rows_product.cuh reads without conflicts
 
-    // Compute 32 rows, from row `at` on, whose sources are the positions of the stage; `none` gives
+    // Compute 32 rows, from row `at` on. The positions of the stage are their sources; `none` gives
     // zeros. Called by 32 threads.
     CUPYGEMM_INLINE static void subtract(Stage &stage, const BlockView<S> &view,
                                          const S (&u)[width][u_pitch], u32 at, u32 lane,

@@ -1,7 +1,7 @@
-// Arithmetic of the solvers' elements: real and complex numbers of fp32 or fp64.
+// Arithmetic of the solvers' elements: real and complex numbers in fp32 or fp64.
 //
-// `Real<S>` is the type of the parts of S, `Word<S>` an unsigned integer of that size. Products are
-// contracted to fused multiply-adds by the compilers.
+// `Real<S>` is the type of the parts of S, and `Word<S>` an unsigned integer of the same size. The
+// compilers contract products and sums to fused multiply-adds.
 #pragma once
 
 #include "common/numeric.hpp"
@@ -57,7 +57,7 @@ template <class S> CUPYGEMM_INLINE S from_words(const Word<S> *words) {
         return {real_of_bits(words[0]), real_of_bits(words[1])};
 }
 
-// A number from another lane, by a function that moves one word.
+// A number from another lane; `move` moves one word.
 template <class Move> CUPYGEMM_INLINE float moved(float x, const Move &move) {
     return float_of_bits(move(f32_bits(x)));
 }
@@ -153,7 +153,7 @@ template <class S> CUPYGEMM_INLINE S with_parts(Real<S> x) {
 
 CUPYGEMM_INLINE float absolute(float x) { return x < 0 ? -x : x; }
 CUPYGEMM_INLINE double absolute(double x) { return x < 0 ? -x : x; }
-// The same by the sign's bit, which takes fewer instructions that follow one another.
+// The same by the sign bit, which has a shorter chain of dependent instructions.
 template <class R> CUPYGEMM_INLINE R without_sign(R x) {
     return real_of_bits(bits_of(x) & (~static_cast<Word<R>>(0) >> 1));
 }
@@ -161,7 +161,7 @@ template <class R> CUPYGEMM_INLINE R without_sign(R x) {
 CUPYGEMM_INLINE float infinity(float) { return float_of_bits(0x7f800000u); }
 CUPYGEMM_INLINE double infinity(double) { return double_of_bits(0x7ff0000000000000ull); }
 
-// |re| + |im|, by which LAPACK compares pivots.
+// |re| + |im|, the magnitude by which LAPACK chooses pivots.
 template <class S> CUPYGEMM_INLINE Real<S> magnitude(S x) {
     if constexpr (Parts<S>::words == 1)
         return without_sign(x);
@@ -179,7 +179,8 @@ CUPYGEMM_INLINE double divided(double x, double y) { return x / y; }
 template <class R> CUPYGEMM_INLINE Complex<R> divided(Complex<R> x, R y) {
     return {x.re / y, x.im / y};
 }
-// By Smith's method, which squares no number. (R. L. Smith, Communications of the ACM 5, 1962)
+// By Smith's method, which squares no part and so avoids overflow. (R. L. Smith, Communications of
+// the ACM 5, 1962)
 template <class R> CUPYGEMM_INLINE Complex<R> divided(Complex<R> x, Complex<R> y) {
     const bool by_re = absolute(y.re) >= absolute(y.im);
     const R large = by_re ? y.re : y.im, small = by_re ? y.im : y.re;
@@ -190,8 +191,8 @@ template <class R> CUPYGEMM_INLINE Complex<R> divided(Complex<R> x, Complex<R> y
     return {re, by_re ? im : -im};
 }
 
-// One over a number, by Smith's method with inverses of real numbers. That of its larger part is
-// normal, and so is its own.
+// The inverse of a number, by Smith's method with inverses of real numbers. The inverse of the
+// larger part must be a normal number; then so is the result.
 template <class R> CUPYGEMM_INLINE Complex<R> inverse(Complex<R> x) {
     const bool by_re = without_sign(x.re) >= without_sign(x.im);
     const R large = by_re ? x.re : x.im, small = by_re ? x.im : x.re;
@@ -201,7 +202,8 @@ template <class R> CUPYGEMM_INLINE Complex<R> inverse(Complex<R> x) {
 }
 
 // Solve L x = b in registers: element(i, j) returns an element of L, for i > j, and divide(x, j)
-// the quotient of x and the diagonal. All loops are unrolled: a step is nothing but its products.
+// the quotient of x and diagonal element j. All loops are unrolled, so a step consists only of its
+// products.
 template <u32 count, class S, class Element, class Divide> CUPYGEMM_INLINE void
 solve_in_registers(S (&x)[count], const Element &element, const Divide &divide) {
 #pragma unroll

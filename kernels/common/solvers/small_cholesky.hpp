@@ -26,8 +26,9 @@ struct Shared {
 // Factor column k of a group. Returns 1 + the column of the matrix if it is not positive, or 0. The
 // elements above the diagonal become zeros.
 //
-// Every lane computes the next pivot from elements that other lanes send while this one's root is
-// computed. So the chain from pivot to pivot has a root and two products, and no exchange.
+// Every lane computes the next pivot, from elements that other lanes send while the root of the
+// current pivot is computed. So the chain from pivot to pivot has one root and two products, and no
+// exchange.
 template <u32 top> CUPYGEMM_INLINE i32 factor_column(const Place &at, S (&mine)[rows][width], u32 k,
                                                      R &pivot, S (&column)[height]) {
     const u32 j = at.first + k, diagonal = at.first % lanes + k; // the lane that has row j
@@ -77,7 +78,7 @@ CUPYGEMM_INLINE i32 factor_columns(const Place &at, S (&mine)[rows][width], u32 
     return failed;
 }
 
-// Update the columns of a group behind one that has been factored.
+// Update the columns of a group to the right of a factored group.
 template <u32 top = 0>
 CUPYGEMM_INLINE void update(const Place &at, S (&mine)[rows][width], const Panel &panel) {
     if constexpr (top + 1 < rows)

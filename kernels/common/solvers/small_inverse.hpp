@@ -1,18 +1,18 @@
 // Inverts small matrices in one launch: P A = L U, V = U^-1, W = L^-1, and the inverse is V W P.
 //
-// The groups of 32 threads divide the columns (small_rows.hpp), and all results take the place of
-// the matrix. Each of the four steps goes column by column: a group publishes 8 columns in shared
-// memory, and others apply them to theirs, those on the right (>) or on the left (<):
+// The columns are distributed over groups of 32 threads (small_rows.hpp), and all results overwrite
+// the matrix. Each of the four steps proceeds column by column: a group publishes 8 columns in
+// shared memory, and the groups to its right (>) or left (<) apply these to their own columns:
 //
 //   P A = L U  columns 0, 1, ...  > subtract l(k) u(k, c)
 //   V U = I    columns 0, 1, ...  > subtract v(k) u(k, c), and divide column c by u(c, c)
 //   W L = I    columns n - 1, ... < subtract w(k) l(k, c)
 //   X = V W    columns 0, 1, ...  < add v(k) w(k, c)
 //
-// Element (k, c) is read when column k is applied, and the sums begin with zero in its place. No
-// step changes it before, so 8 rows are taken at once. Row i of X is in the row of the pivot i;
-// column k belongs where this pivot's row was in A. So the columns are ordered in shared memory at
-// the end.
+// Element (k, c) is read when column k is applied, and the sum that replaces it begins with zero.
+// No step changes it earlier, so 8 rows are read together. Row i of X is in the row of pivot i, and
+// column k belongs where the row of pivot k was in A. So the columns are reordered in shared memory
+// at the end.
 #include "common/solvers/small_pivots.hpp"
 
 namespace cupygemm {
@@ -25,7 +25,7 @@ struct SmallInverseArgs {
 static_assert(sizeof(SmallInverseArgs) == 32,
               "SmallInverseArgs must match the dtype that the launcher packs");
 
-// 8 rows of the columns of a group, which its lanes read all at once.
+// 8 rows of the columns of a group, which all of its lanes read together.
 using Block = S[width][width];
 
 struct Shared {
@@ -36,11 +36,11 @@ struct Shared {
     i32 failed;
 };
 
-// Copy rows `first` to first + 7 of the group's columns to shared memory; `taken` tells for which
-// elements (row, column) of these 8 x 8 the sums begin with zero.
+// Copy rows `first` to first + 7 of the group's columns to shared memory; taken(row, column) says
+// whether the sum of an element of these 8 x 8 begins with zero.
 template <class Taken>
 CUPYGEMM_INLINE void take_rows(Elements &mine, u32 first, Block &block, const Taken &taken) {
-    wave_barrier(); // the rows before have been read
+    wave_barrier(); // the previous rows have been read
 #pragma unroll
     for (u32 i = 0; i < rows; ++i) {
         const u32 row = mine.position[i] - first;
@@ -54,8 +54,8 @@ CUPYGEMM_INLINE void take_rows(Elements &mine, u32 first, Block &block, const Ta
     wave_barrier(); // the rows are in shared memory
 }
 
-// Add the product of a finished column, which has element `factor` in each row of this lane, and a
-// row that was taken, to columns `from` to `to` of a group.
+// Add the product of a finished column, whose element in each row of this lane is `factor`, and a
+// row that was copied, to columns `from` to `to` of a group.
 CUPYGEMM_INLINE void apply(Elements &mine, const S (&factor)[rows], const S (&row)[width],
                            u32 from = 0, u32 to = width) {
 #pragma unroll
@@ -96,11 +96,11 @@ CUPYGEMM_INLINE void factor(const Place &at, Elements &mine, u32 n, Shared &shar
     workgroup_barrier(); // the last multipliers were used
 }
 
-// Publish -v of the group's columns, and apply each to those on its right.
+// Publish -v of the group's columns, and apply each to the columns to its right.
 CUPYGEMM_INLINE void invert_columns(const Place &at, Elements &mine, u32 n, Block &block,
                                     Panel &panel) {
     take_rows(mine, at.first, block, [](u32 row, u32 column) { return column > row; });
-    const u32 which = at.lane % width; // all quotients with the diagonal are prepared at once
+    const u32 which = at.lane % width; // all quotients with the diagonal are prepared together
     const Divisor own(at.first + which < n ? block[which][which] : of_real<S>(1));
 #pragma unroll
     for (u32 k = 0; k < width; ++k) {
@@ -121,7 +121,7 @@ CUPYGEMM_INLINE void invert_columns(const Place &at, Elements &mine, u32 n, Bloc
     }
 }
 
-// Publish -w of the group's columns, and apply each to those on its left.
+// Publish -w of the group's columns, and apply each to the columns to its left.
 CUPYGEMM_INLINE void invert_unit_columns(const Place &at, Elements &mine, Block &block,
                                          Panel &panel) {
     take_rows(mine, at.first, block, [](u32 row, u32 column) { return column < row; });
@@ -141,7 +141,7 @@ CUPYGEMM_INLINE void invert_unit_columns(const Place &at, Elements &mine, Block 
     }
 }
 
-// Publish v of the group's columns, and apply each to those on its left.
+// Publish v of the group's columns, and apply each to the columns to its left.
 CUPYGEMM_INLINE void multiply_columns(const Place &at, Elements &mine, Block &block, Panel &panel) {
     take_rows(mine, at.first, block, [](u32 row, u32 column) { return column < row; });
 #pragma unroll

@@ -1,11 +1,12 @@
-// Factors small matrices, P A = L U, with partial pivoting, and may solve A X = B, in one launch.
+// Factors small matrices, P A = L U, with partial pivoting, and optionally solves A X = B, in one
+// launch.
 //
-// The groups of 32 threads divide the columns (small_rows.hpp). As in lu_panel.hpp no row moves: a
-// lane knows the positions of its rows, and every group keeps account of the swaps.
+// The columns are distributed over groups of 32 threads (small_rows.hpp). As in lu_panel.hpp, no
+// row moves: a lane knows the positions of its rows, and every group tracks the swaps.
 //
-// Group 0 has finished first. It puts its part of U in shared memory, and then holds the right-hand
-// sides instead, which it updates as other groups do their columns. When the matrix is factored, it
-// alone solves with U, whose columns the others publish, the last first:
+// Group 0 finishes first. It stores its part of U to shared memory, loads the right-hand sides to
+// its registers, and updates them as the other groups update their columns. When the matrix is
+// factored, group 0 alone solves with U, whose columns the other groups publish in reverse order:
 //
 //   group 2   publish U | -
 //   group 1   -         | publish U               | -
@@ -39,7 +40,7 @@ struct Shared {
     i32 failed;
 };
 
-// Group 0 puts its part of U in shared memory, and loads the right-hand sides.
+// Group 0 stores its part of U to shared memory, and loads the right-hand sides.
 CUPYGEMM_INLINE void take_right_sides(const SmallLuArgs &args, Shared &shared, const Place &at,
                                       Elements &mine) {
     const u32 n = args.n, columns = args.columns;
@@ -76,7 +77,7 @@ CUPYGEMM_INLINE void factor(const SmallLuArgs &args, Shared &shared, const Place
     }
 }
 
-// Solve for 8 rows of X, or as many as U has, from the last up, given these columns of U.
+// Solve for 8 rows of X, or fewer at the end of U, by back substitution, given these columns of U.
 template <u32 pitch> CUPYGEMM_INLINE void solve_rows(const Place &at, Elements &mine, u32 first,
                                                      u32 steps, const S (&panel)[width][pitch]) {
     const u32 which = at.lane % width;
@@ -102,7 +103,7 @@ template <u32 pitch> CUPYGEMM_INLINE void solve_rows(const Place &at, Elements &
     }
 }
 
-// Put the right-hand sides in the order of the positions of their rows.
+// Permute the rows of the right-hand sides to their positions.
 CUPYGEMM_INLINE void order_rows(const Place &at, Elements &mine, Panel &ordered) {
 #pragma unroll
     for (u32 i = 0; i < rows; ++i)

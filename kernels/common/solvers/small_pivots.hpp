@@ -1,7 +1,7 @@
 // Steps of an LU factorisation of small matrices with partial pivoting (small_rows.hpp).
 //
-// As in lu_panel.hpp no row moves: a lane knows the positions of its rows, and every group keeps
-// account of the swaps.
+// As in lu_panel.hpp, no row moves: a lane knows the positions of its rows, and every group tracks
+// the swaps.
 #pragma once
 
 #include "common/solvers/small_rows.hpp"
@@ -17,15 +17,16 @@ struct Elements {
     S value[rows][width];
     u32 position[rows];
 
-    // The bits of an element's magnitude, which are ordered as the numbers are.
+    // The bits of an element's magnitude, which have the same order as the magnitudes.
     CUPYGEMM_INLINE W rank(u32 r, u32 k) const {
         return bits_of(magnitude(value[r][k])) & (~static_cast<W>(0) >> 1);
     }
 
-    // Whether a row may have the pivot of column j, if there are `end` rows.
+    // Whether a row is a candidate for pivot j of a matrix of `end` rows.
     CUPYGEMM_INLINE bool competes(u32 r, u32 j, u32 end) const { return position[r] - j < end - j; }
 
-    // Let columns and rows behind n be those of the identity: a group factors all columns alike.
+    // Replace columns and rows from n on by those of the identity, so that a group factors all
+    // columns alike.
     CUPYGEMM_INLINE void pad(const Place &at, u32 n) {
         if (at.first + width <= n)
             return;
@@ -46,10 +47,10 @@ struct Elements {
     }
 };
 
-// Which lane, and which of its rows, has the pivot of column j, if there are `end` rows.
+// The lane that has the pivot of column j, and which of its rows, for a matrix of `end` rows.
 //
-// The first 32 bits of magnitudes decide nearly always. They are compared with few predicates, each
-// of which takes longer than arithmetic.
+// The first 32 bits of the magnitudes nearly always decide. The code uses few predicates, because
+// each takes longer than arithmetic.
 struct Leader {
     u32 i, lane; // i: of each lane's own largest element
 
@@ -96,7 +97,7 @@ private:
     }
 };
 
-// The row of each lane's largest element, and by what it would divide as the pivot.
+// The row of each lane's largest element, and its divisor if it becomes the pivot.
 struct Candidate {
     u32 i;        // of its row
     S row[width]; // from the column on
@@ -110,8 +111,7 @@ struct Candidate {
                 row[c] = mine.value[0][c];
 #pragma unroll
                 for (u32 r = 1; r < rows; ++r) {
-                    const S other =
-                        mine.value[r][c]; // in a register, and not chosen by its address
+                    const S other = mine.value[r][c]; // without a run-time index
                     row[c] = i == r ? other : row[c];
                 }
             }
@@ -124,7 +124,7 @@ struct Candidate {
 // Factor column k of a group. Returns 1 + the column of the matrix if it has no pivot, or 0.
 CUPYGEMM_INLINE i32 factor_column(const Place &at, Elements &mine, u32 k, u32 n,
                                   S (&multipliers)[height], Pivot &found) {
-    const u32 j = at.first + k, end = j < n ? n : height; // the rows that pad have their columns
+    const u32 j = at.first + k, end = j < n ? n : height; // padding rows have the padding columns
     const Leader leader(mine, k, j, end);
     const Candidate own(mine, k, leader.i);
     const R scale = from_lane_of<lanes>(own.scale, leader.lane);
@@ -160,7 +160,8 @@ CUPYGEMM_INLINE i32 factor_column(const Place &at, Elements &mine, u32 k, u32 n,
     return is_zero ? static_cast<i32>(j) + 1 : 0;
 }
 
-// Factor the columns of a group, as its threads do. Returns 1 + the first without a pivot, or 0.
+// Factor the columns of a group, by its threads. Returns 1 + the first column without a pivot, or
+// 0.
 CUPYGEMM_INLINE i32 factor_columns(const Place &at, Elements &mine, u32 n, Panel &panel,
                                    Pivot (&pivots)[width]) {
     i32 failed = 0;
@@ -172,9 +173,9 @@ CUPYGEMM_INLINE i32 factor_columns(const Place &at, Elements &mine, u32 n, Panel
     return failed;
 }
 
-// Let a group factor its columns, and the others follow its swaps. Then the multipliers are in
-// `panel` and all rows' positions in `positions`, which nothing reads any more before. `failed` is
-// that of the matrix.
+// A group factors its columns, and the others apply its swaps. Afterwards, the multipliers are in
+// `panel` and the positions of all rows in `positions`; no thread may still be reading either.
+// `failed` belongs to the matrix.
 CUPYGEMM_INLINE void factor_panel(const Place &at, Elements &mine, u32 n, u32 owner, Panel &panel,
                                   Pivot (&pivots)[width], Positions &positions, i32 &failed) {
     if (at.group == owner) {
@@ -191,7 +192,7 @@ CUPYGEMM_INLINE void factor_panel(const Place &at, Elements &mine, u32 n, u32 ow
         mine.position[i] = positions[at.row(i)];
 }
 
-// Update `count` columns of a group behind one that has been factored.
+// Update `count` columns of a group to the right of a factored group.
 template <u32 count> CUPYGEMM_INLINE void update(const Place &at, Elements &mine, u32 steps,
                                                  const Panel &panel, const Pivot (&pivots)[width]) {
 #pragma unroll 2

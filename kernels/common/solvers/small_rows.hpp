@@ -2,10 +2,10 @@
 //
 // A group of 32 threads has 8 columns of a matrix; a lane has the rows lane, lane + 32, and so on.
 // Where matrices have at most 16 rows, a group has 16 threads, and 32 threads have two matrices.
-// So a column belongs to one group, which finds its pivot and its multipliers by itself. It factors
-// its 8 columns, one after the other, and publishes their multipliers in shared memory; the groups
-// behind it update theirs with all 8. A workgroup takes several matrices if they are small; all are
-// of one size, so its barriers serve them all:
+// So a column belongs to one group, which finds its pivot and its multipliers without the others.
+// The group factors its 8 columns, one after the other, and publishes their multipliers in shared
+// memory; the groups to the right update their columns with all 8. A workgroup takes several
+// matrices if they are small. All matrices have the same size, so the barriers serve all of them:
 //
 //   group 0   factor 0 | -
 //   group 1   wait     | update, factor 1 | -
@@ -37,15 +37,15 @@ constexpr u32 registers_beside = sizeof(S) == sizeof(R) ? 32 : sizeof(S) * (rows
 [[maybe_unused]] constexpr u32 resident = // read for NVIDIA GPUs only
     registers_of_sm / (threads * (rows * width * (sizeof(S) / 4) + registers_beside));
 
-// 8 columns of multipliers: (column, row). Two panels alternate: a group writes to one while others
-// read the other, and a barrier comes between.
+// 8 columns of multipliers: (column, row). Two panels alternate: a group writes to one while other
+// groups read the other, with a barrier in between.
 using Panel = S[width][height];
 
-// 16 bytes of a row, in one access: its elements are further apart than those of other lanes.
+// 16 bytes of a row, in one access.
 using Vector = RowVector<S>;
 
-// Store a row where another branch stores its elements one by one. NVIDIA's compiler would have
-// both branches store the first ones so.
+// Store a row where another branch stores single elements. NVIDIA's compiler would otherwise merge
+// the two branches' first stores into single-element stores.
 CUPYGEMM_INLINE void store_whole_vectors(const S (&from)[width], S *to) {
 #if CUPYGEMM_NVIDIA
 #pragma unroll
@@ -61,11 +61,11 @@ CUPYGEMM_INLINE void store_whole_vectors(const S (&from)[width], S *to) {
 #endif
 }
 
-// Which part of which matrix a thread has.
+// The matrix and the part of it that a thread has.
 struct Place {
     u32 lane, slot, group, first; // first: the first column of the group
     i32 matrix;
-    bool inside; // the launch has this matrix
+    bool inside; // whether the launch has this matrix
 
     CUPYGEMM_INLINE explicit Place(i32 batches) {
         const u32 thread = local_thread();
@@ -123,12 +123,12 @@ private:
     }
 };
 
-// Column k of a row of the matrix, from the lane that has it.
+// Column k of a row of the matrix, from the lane that holds it.
 CUPYGEMM_INLINE S of_row(const S (&elements)[rows][width], u32 k, u32 row) {
     S element = elements[0][k];
 #pragma unroll
     for (u32 i = 1; i < rows; ++i) {
-        const S other = elements[i][k]; // in a register, and not chosen by its address
+        const S other = elements[i][k]; // without a run-time index
         element = row / lanes == i ? other : element;
     }
     return from_lane_of<lanes>(element, row % lanes);

@@ -1,9 +1,9 @@
-// Solves small systems, A X = B with at most 32 rows and few right-hand sides, one per 32 lanes, or
-// one per 16 lanes if it has at most 16 rows.
+// Solves small systems, A X = B with at most 32 rows and few right-hand sides: one per 32 lanes, or
+// one per 16 lanes if systems have at most 16 rows.
 //
-// A lane holds a row of A and of B in registers. As in lu_panel.hpp no row moves: a lane knows the
-// position of its row. The rows of the pivots go from lane to lane. Rows that pad the matrix are
-// those of the identity, and no pivot before their own column.
+// A lane holds a row of A and of B in registers. As in lu_panel.hpp, no row moves: a lane knows the
+// position of its row. The rows of pivots are sent from lane to lane. Padding rows are rows of the
+// identity, and become the pivot only in their own column.
 #include "common/solvers/divisor.hpp"
 #include "common/solvers/report.hpp"
 #include "config.hpp"
@@ -44,7 +44,7 @@ cupygemm_small_system(const cupygemm::SystemArgs args) {
         S element = of_real<S>(k == lane ? 1 : 0);
         if (lane < n && k < n)
             element = a[lane * n + k];
-        row[k] = element; // once: clang copies all registers of the row where a branch writes one
+        row[k] = element; // one store: clang copies the whole row where a branch writes
     }
 #pragma unroll
     for (u32 c = 0; c < most; ++c)

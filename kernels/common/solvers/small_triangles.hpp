@@ -1,7 +1,7 @@
-// Rows and squares of a few columns, divided and multiplied by triangles in shared memory.
+// Solves and products of rows and small squares with triangles in shared memory.
 //
-// Registers cannot be indexed at run time. So loops go through columns by `chunk`, and rotate the
-// registers: those of the next chunk come first then.
+// Registers cannot be indexed at run time. So loops process columns by `chunk` and rotate the
+// registers, so that the next chunk comes first.
 #pragma once
 
 #include "common/solvers/scalar.hpp"
@@ -13,7 +13,7 @@ template <class S, u32 width> struct SmallTriangles {
     static_assert(width % chunk == 0, "columns are taken by chunks");
     using Square = S[width][pitch];
 
-    // Subtract `factor` times a row from the registers behind number j.
+    // Subtract `factor` times a row from the registers after register j.
     CUPYGEMM_INLINE static void update(S (&x)[width], u32 j, u32 base, S factor,
                                        const S (&row)[pitch]) {
 #pragma unroll
@@ -42,7 +42,7 @@ template <class S, u32 width> struct SmallTriangles {
     }
 
     // Replace rows x by x R^-1: element(j, i) returns an element of R, and inverse(j) the inverse
-    // of one of its diagonal.
+    // of a diagonal element.
     template <u32 rows, class Element, class Inverse> CUPYGEMM_INLINE static void
     substitute(S (&row)[rows][width], const Element &element, const Inverse &inverse) {
 #pragma unroll 1

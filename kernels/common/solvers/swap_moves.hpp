@@ -1,4 +1,4 @@
-// Traces the swaps of an outer panel to moves, for all strips of columns. See moves.hpp.
+// Converts the swaps of an outer panel to moves, for all strips of columns. See moves.hpp.
 #include "common/solvers/moves.hpp"
 #include "config.hpp"
 

@@ -1,13 +1,12 @@
 // Applies up to `max_pivots` row swaps to a strip of columns in one pass.
 //
-// Swaps follow one another, but each row that they displace is moved only once: which row ends
-// where is planned by the kernel of the panel or by swap_moves.hpp, or a thread traces a
-// destination back through the swaps to the row that ends there. All rows of a strip are loaded to
-// registers before the first is stored.
+// The swaps are sequential, but each displaced row moves only once. Either the kernel of the panel
+// or swap_moves.hpp has planned the moves, or a thread traces each destination back through the
+// swaps to its source row. All rows of a strip are loaded to registers before the first is stored.
 //
-// With `solve`, the first rows of the columns behind the gap are solved with the unit lower
-// triangle of their block, too: they become rows of U. A lane owns a row of the triangle, and 32
-// lanes solve for some columns side by side.
+// With `solve`, the first rows of the columns after the gap are also solved with the unit lower
+// triangle of their block: they become rows of U. A lane owns a row of the triangle, and 32 lanes
+// solve for several columns together.
 #include "common/solvers/moves.hpp"
 #include "config.hpp"
 
@@ -21,8 +20,8 @@ struct SwapArgs {
     u64 moves;            // if they are planned
     i32 first, count;     // the rows that are swapped, in this order
     i32 column, columns;  // the columns of the launch
-    i32 gap, gap_columns; // columns from `gap` on that are no part of the launch
-    i32 inverse;          // the last swap comes first
+    i32 gap, gap_columns; // columns from `gap` on that the launch skips
+    i32 inverse;          // the last swap is applied first
     i32 unused;
 };
 static_assert(sizeof(SwapArgs) == 80, "SwapArgs must match the dtype that the launcher packs");
@@ -42,8 +41,8 @@ struct Triangle {
         }
     }
 
-    // Solve for the first rows of a strip, which lie with the others in registers. The moves of
-    // these rows come first, in order.
+    // Solve for the first rows of a strip, which is in registers. The moves of these rows come
+    // first, in order.
     CUPYGEMM_INLINE void solve(S (&moved)[per_thread], u32 count, u32 thread) {
         static_assert(!Config::solve || max_pivots == 32, "a lane must own a row of the triangle");
         constexpr u32 each = across / (threads / 32); // columns of 32 lanes

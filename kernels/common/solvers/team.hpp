@@ -1,27 +1,27 @@
-// A team: the workgroups that factor one panel together, and what they tell each other.
+// A team: the workgroups that factor one panel together, and their exchange of records.
 //
-// In each step of a panel, every workgroup publishes one record, and reads those of all others. The
-// records go through global memory:
+// In each step of a panel, every workgroup publishes one record, and reads the records of all
+// others. The records go through global memory:
 //
 //   store the record | fence | barrier | flag = step + 1 | wait for all flags | load all records
 //
 // The flags must be zero before the launch. All workgroups of a team must be resident at the same
-// time. A team is far smaller than a GPU, so they are unless other kernels fill it; those end.
-// Records alternate between two places: a workgroup writes the record of step s + 2 only after all
-// flags of step s + 1 are set, and then all records of step s have been read.
+// time. A team is far smaller than a GPU, so it fits unless other kernels fill the GPU, and these
+// end. Records alternate between two places: a workgroup writes the record of step s + 2 only after
+// all flags of step s + 1 are set, and then all records of step s have been read.
 #pragma once
 
 #include "common/solvers/scalar.hpp"
 
 namespace cupygemm {
 
-// Where the teams of a launch exchange: flags first, then records.
+// The memory in which the teams of a launch exchange: flags first, then records.
 template <u32 size> CUPYGEMM_INLINE u32 *team_flags(u64 workspace, u32 team) {
     return reinterpret_cast<u32 *>(workspace) + team * size;
 }
 
-// Gives a word to the same place in the shared memory of another workgroup of the team, and waits
-// until all have been given. Only a team of one, and those of hopper/team.cuh, share memory so.
+// Stores words to the same place in the shared memory of another workgroup of the team, and waits
+// until all have been stored. Only teams of one, and the teams of hopper/team.cuh, can do so.
 template <u32 size> struct TeamMemory {
     static_assert(size == 1, "workgroups of this team share no memory but that of the device");
     template <class Word> CUPYGEMM_INLINE static void give(Word *place, u32, Word word) {
@@ -31,15 +31,15 @@ template <u32 size> struct TeamMemory {
 };
 
 template <class Word, u32 size, u32 record_words> struct Team {
-    static constexpr u32 places = size == 1 ? 2 : 1;    // alone, there is no wait between steps
+    static constexpr u32 places = size == 1 ? 2 : 1;    // a team of one does not wait between steps
     alignas(16) Word slots[places][size][record_words]; // the records of the last exchange
 
     CUPYGEMM_INLINE const Word *record(u32 step, u32 rank) const {
         return slots[step % places][rank];
     }
 
-    // Publish the record that lies in shared memory, of which the words from `end` on are zero.
-    // Called by 32 threads of the workgroup.
+    // Publish the record in shared memory, whose words from `end` on are zero. Called by 32 threads
+    // of the workgroup.
     CUPYGEMM_INLINE void publish(u64 records, u32 rank, u32 step, u32 lane, const Word *record,
                                  u32 end = record_words) {
         if constexpr (size == 1) {
@@ -77,10 +77,10 @@ template <class Word, u32 size, u32 record_words> struct Team {
     CUPYGEMM_INLINE void begin() {}
 };
 
-// Whether the rows of pivots arrive later than their heads: in clusters (hopper/team.cuh).
+// Whether the rows of pivots arrive later than their heads, as in clusters (hopper/team.cuh).
 template <u32 size> constexpr bool rows_are_late = false;
 
-// The same for records that are a head and a row, of which every workgroup publishes one.
+// The same for records of a head and a row; every workgroup publishes one.
 template <class Word, u32 size, u32 groups, u32 head_words, u32 row_words> struct PivotTeam
     : Team<Word, size, head_words + row_words> {
     static constexpr u32 slots = size;

@@ -1,12 +1,12 @@
 // Solves L X = B for many right-hand sides, with L lower triangular; X replaces B.
 //
-// A thread owns one column of B. It computes `block` rows at a time in registers: it subtracts what
-// the rows above contribute, and then substitutes within the diagonal block. The blocks of L go
-// through shared memory, from which all threads read the same element. This is substitution, not a
-// product with an inverse, and has its small backward error for every L.
+// A thread owns one column of B. It computes `block` rows at a time in registers: it subtracts the
+// contributions of the rows above, and then substitutes within the diagonal block. The blocks of L
+// go through shared memory, from which all threads read the same element. This is substitution, not
+// a product with an inverse, so the backward error is small for every L.
 //
-// L and B may have any strides, so a transposed or an upper triangular matrix is the same problem
-// with other strides: the strides of an upper triangular one are negative, from its last element.
+// L and B may have any strides, so transposed and upper triangular matrices need no other kernel:
+// an upper triangular matrix has negative strides, from its last element.
 #include "config.hpp"
 
 namespace cupygemm {
@@ -29,7 +29,7 @@ struct Shared {
     Real<S> scale[block]; // a power of two
 };
 
-// Load a block of L. Elements that are not part of it become those of the identity.
+// Load a block of L. Elements outside L become those of the identity.
 CUPYGEMM_INLINE void load_block(Shared &shared, const TriangularArgs &args, const S *from, u32 row0,
                                 u32 column0, u32 thread) {
     const u32 n = args.n;
@@ -46,7 +46,7 @@ CUPYGEMM_INLINE void load_block(Shared &shared, const TriangularArgs &args, cons
     }
 }
 
-// Invert the diagonal of a block. An element whose inverse may overflow is scaled before.
+// Invert the diagonal of a block. An element whose inverse may overflow is scaled first.
 CUPYGEMM_INLINE void invert_diagonal(Shared &shared, u32 thread) {
     static_assert(threads >= block, "a thread must invert an element");
     using R = Real<S>;
@@ -79,7 +79,7 @@ cupygemm_triangular_solve(const cupygemm::TriangularArgs args) {
             x[i] = inside && row0 + i < n ? b[(row0 + i) * args.b_row] : S{};
 #pragma unroll 1
         for (u32 column0 = 0; column0 <= row0; column0 += block) {
-            workgroup_barrier(); // the block before has been read
+            workgroup_barrier(); // the previous block has been read
             load_block(shared, args, from, row0, column0, thread);
             workgroup_barrier(); // the block is in shared memory
             if (column0 == row0)
@@ -94,7 +94,7 @@ cupygemm_triangular_solve(const cupygemm::TriangularArgs args) {
             }
         }
         const auto element = [](u32 i, u32 j) { return shared.l[j][i]; };
-        // Compilers hoist the loads of complex elements, all at once, if a step only subtracts.
+        // If a step only subtracted, compilers would hoist all loads of complex elements together.
         if constexpr (Config::unit && Parts<S>::words == 1) {
             solve_in_registers(x, element, [](S sum, u32) { return sum; });
         } else {

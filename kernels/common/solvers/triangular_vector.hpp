@@ -1,20 +1,21 @@
 // Solves L x = b for few right-hand sides, with L lower triangular, in one launch.
 //
-// The rows are blocks of `leaf`, which the workgroups of a matrix take in turn. For each block, a
-// workgroup subtracts what the solved blocks contribute, in their order, as soon as each is there,
-// and solves with the diagonal block:
+// The workgroups of a matrix take blocks of `leaf` rows in turn. For each block, a workgroup
+// subtracts the contributions of the solved blocks, in order and as soon as each is available, and
+// then solves with the diagonal block:
 //
 //   workgroup 0   | invert | solve block 0 |                                     | block G ...
 //   workgroup 1   | invert, load L         | wait | subtract | solve block 1 |
 //   workgroup 2   | invert, load L         | wait | subtract | load L        | wait | subtract ...
 //
-// The next block waits for each, so the diagonal blocks are inverted before: then a block needs two
-// products instead of a chain of all its rows. This is as accurate as substitution where |T^-1| |T|
-// is small for the block T. Elsewhere its rows are substituted, and also where few workgroups would
-// have to invert many blocks.
+// Each block waits for the previous one, so the diagonal blocks are inverted beforehand: a block
+// then takes two products instead of a chain through all its rows. This is as accurate as
+// substitution where |T^-1| |T| is small for the block T. Otherwise, or if few workgroups would
+// have to invert many blocks, the rows are solved by substitution.
 //
-// Who waits for a number sees that it is not zero. The messages must be zero before the launch, and
-// all workgroups of a matrix resident together. Strides are those of triangular_solve.hpp.
+// A thread that waits for a number polls until it is nonzero. The messages must be zero before the
+// launch, and all workgroups of a matrix must be resident at the same time. Strides are those of
+// triangular_solve.hpp.
 #include "config.hpp"
 
 namespace cupygemm {
@@ -23,7 +24,7 @@ struct VectorArgs {
     u64 l, b;                      // element (0, 0) of the first matrix
     i64 l_row, l_column, l_stride; // elements between rows, columns and matrices
     i64 b_row, b_column, b_stride;
-    u64 messages;   // what is solved: words of each row, column and matrix; 0 for one workgroup
+    u64 messages;   // the solution: words of each row, column and matrix; 0 for one workgroup
     i32 n, columns; // of L, and of B
     i32 leaf;       // rows of a block
     i32 groups;     // of a matrix
@@ -39,12 +40,12 @@ constexpr float most_condition = 1000; // the largest element of | T^-1 | | T | 
 
 struct Shared {
     S diagonal[block][block + 1]; // (row, column)
-    S received[2][most][block];   // of blocks in turn; rows of the inverse before that
+    S received[2][most][block];   // of blocks in turn; first, rows of the inverse
     S solved[most][block];
     S sums[most][parts][block];
 };
 
-// The place of a thread: neighbours read neighbouring elements.
+// The position of a thread: neighbours read neighbouring elements.
 struct Place {
     u32 row, part;
 
@@ -58,7 +59,7 @@ CUPYGEMM_INLINE Place place_of(u32 thread) {
     return {thread / parts, thread % parts};
 }
 
-// The words of a number as a message, of which none is zero: zeros are negative.
+// The words of a number as a message. No word is zero: zeros are sent as -0.
 CUPYGEMM_INLINE void send(Word<S> *to, S x) {
     Word<S> words[Parts<S>::words];
     to_words(x, words);
@@ -76,7 +77,7 @@ CUPYGEMM_INLINE S receive(const Word<S> *from) {
     return from_words<S>(words);
 }
 
-// Call visit(element of the thread, row, column) for what it has of a block of B.
+// Call visit(element of the thread, row, column) for the thread's elements of a block of B.
 template <class Visit> CUPYGEMM_INLINE void for_own(u32 thread, const Visit &visit) {
 #pragma unroll
     for (u32 e = 0; e < own_count; ++e) {
@@ -86,8 +87,8 @@ template <class Visit> CUPYGEMM_INLINE void for_own(u32 thread, const Visit &vis
     }
 }
 
-// Invert the diagonal block, row by row: a thread has the elements of its place. Returns whether
-// it is to be multiplied by. Called by every thread, after the block is in shared memory.
+// Invert the diagonal block, row by row. Returns whether the inverse is accurate enough to use.
+// Called by every thread, after the block is in shared memory.
 CUPYGEMM_INLINE bool invert(Shared &shared, const Place &at, u32 thread, S (&x)[each]) {
     using R = Real<S>;
     R of_row = 0;
@@ -108,7 +109,7 @@ CUPYGEMM_INLINE bool invert(Shared &shared, const Place &at, u32 thread, S (&x)[
                 line[at.column(j)] = x[j];
             }
         }
-        workgroup_barrier(); // row k is in shared memory, and the row before has been read
+        workgroup_barrier(); // row k is in shared memory, and the previous row has been read
         if (at.row > k) {
             const S factor = shared.diagonal[at.row][k];
 #pragma unroll
@@ -126,9 +127,9 @@ CUPYGEMM_INLINE bool invert(Shared &shared, const Place &at, u32 thread, S (&x)[
         condition += magnitude(x[j]) * of_column;
     }
     workgroup_barrier();                                    // the sums have been read
-    const bool small = condition * parts <= most_condition; // not if it is NaN
+    const bool small = condition * parts <= most_condition; // false if it is NaN
     shared.sums[0][at.part][at.row] = of_real<S>(small ? 0 : 1);
-    workgroup_barrier(); // all have told
+    workgroup_barrier(); // all answers are stored
     if (thread < 32) {
         R large = 0;
 #pragma unroll
@@ -138,7 +139,7 @@ CUPYGEMM_INLINE bool invert(Shared &shared, const Place &at, u32 thread, S (&x)[
                 large += magnitude(shared.sums[0][p][i]);
         shared.solved[0][thread] = of_real<S>(large);
     }
-    workgroup_barrier(); // 32 threads have told
+    workgroup_barrier(); // the answers of 32 threads are stored
     R large = 0;
 #pragma unroll
     for (u32 i = 0; i < 32; ++i)
@@ -235,7 +236,7 @@ cupygemm_triangular_vector(const cupygemm::VectorArgs args) {
                 workgroup_barrier(); // shared memory has been read
             }
         S sums[most] = {};
-        if constexpr (parts > 1) { // else there is one block
+        if constexpr (parts > 1) { // otherwise there is one block
             S of_next[each];
             if (mine > 0)
                 load(0, of_next);
@@ -252,7 +253,7 @@ cupygemm_triangular_vector(const cupygemm::VectorArgs args) {
 #pragma unroll
                 for (u32 j = 0; j < each; ++j)
                     of_l[j] = of_next[j];
-                workgroup_barrier(); // the block is in shared memory, the one before has been read
+                workgroup_barrier(); // the block is in shared memory, the previous one read
                 if (other + 1 < mine)
                     load(other + 1, of_next);
                 const auto &received = shared.received[other % 2];

@@ -1,12 +1,12 @@
 // Factors 128 columns of a window of rows, P A = L U, and inverts L and U, in one launch.
 //
-// Each pivot is the largest element of its column in the window, which is taller than wide, so
-// that the last pivots have a choice, too. No row moves: what is stored are the inverses of the
-// triangles of 128 x 128, and the moves that bring the rows of the pivots, in their order, to the
-// head of the window. The rest of L and of U follows by products with the inverses.
+// Each pivot is the largest element of its column in the window, which is taller than wide, so that
+// the last pivots have a choice, too. No row moves: the kernel stores the inverses of the 128 x 128
+// triangles, and the moves that bring the rows of the pivots, in order, to the top of the window.
+// The rest of L and of U follows by products with the inverses.
 //
-// A group of 32 threads has 8 columns (small_rows.hpp). It finds their pivots, while the other
-// groups update theirs with the 8 columns before. The group that is next updates its own first:
+// A group of 32 threads has 8 columns (small_rows.hpp). While it finds their pivots, the other
+// groups update their columns with the previous 8 columns. The next group updates its own first:
 //
 //   group 0   factor 0 | -           | -
 //   group 1   -        | update by 0 | factor 1    | -           | -
@@ -14,15 +14,16 @@
 //   group 3   -        | -           | update by 0 | -           | update by 1 ...
 //                      ^ barrier     ^ barrier     ^ barrier     ^ barrier
 //
-// Columns that are done are updated like those to come, since they hold L^-1: beside an identity
-// an elimination would fill the column of its pivot's row, which takes the place of the zeros
-// below the pivot. When 8 columns are done, these hold in row r the factors w(r, 0) to w(r, 7), and
+// Finished columns are updated like later ones, since they hold L^-1: in [A I], an elimination
+// would fill the column of I that belongs to its pivot's row, and this column is stored in place of
+// the zeros below the pivot. When 8 columns are finished, they hold in row r the factors w(r, 0) to
+// w(r, 7), and
 //
 //   row r += the sum over j of w(r, j) times the row of pivot j, as it was before
 //
-// in all other columns; w(r, j) is zero if row r is pivot i of the 8, and j >= i. Then U^-1 takes
-// the place of U: a group adds the blocks of rows on its left, from the last one on, with the
-// factors W = -U(r, block) U(block, block)^-1, which all groups share at once.
+// in all other columns; w(r, j) is zero if row r is pivot i of the 8, and j >= i. Then U^-1
+// replaces U: a group adds the blocks of rows to its left, from the last one on, with the factors W
+// = -U(r, block) U(block, block)^-1, which all groups share.
 #include "common/solvers/moves.hpp"
 #include "common/solvers/small_rows.hpp"
 
@@ -45,7 +46,7 @@ static_assert(sizeof(WindowedTileArgs) == 64,
 
 constexpr u32 columns = groups * width, most_moves = 512;
 constexpr u32 beyond = height - columns; // rows of the window that are no pivots
-constexpr u32 outside = ~1u; // the position of no row; that of a row without a pivot is `none`
+constexpr u32 outside = ~1u; // the position of no row; a row without a pivot has position `none`
 static_assert(columns == 128 && height > columns, "the window must be taller than its 128 columns");
 
 struct Eight {
@@ -75,9 +76,9 @@ struct Shared {
     union {
         struct {
             Factors<height> factors[2]; // w of 8 columns, by row
-            u32 which[2][height];       // of the pivots of 8 columns a row is; 8 if none
+            u32 which[2][height];       // of the pivots of 8 columns is this row; 8 if none
         };
-        // W of all blocks, by the positions of rows among the pivots, down to those of the block
+        // W of all blocks, by the positions of rows among the pivots, down to the rows of the block
         Factors<groups *(groups + 1) / 2 * width> upper;
     };
     Eight heads[groups][width]; // of each group: the rows of 8 pivots
@@ -98,8 +99,8 @@ struct Elements {
     }
 };
 
-// Put the rows of 8 pivots in shared memory, for the group itself. A row of the lane is the pivot
-// `which` of them; none if that is 8 or more.
+// Store the rows of 8 pivots to shared memory, for the group itself. A row of the lane is pivot
+// `which` of the 8, or none of them if `which` is 8 or more.
 CUPYGEMM_INLINE void share_heads(const Place &at, const Elements &mine, Shared &shared,
                                  const u32 (&which)[rows]) {
     wave_barrier(); // the last ones were used
@@ -126,11 +127,11 @@ CUPYGEMM_INLINE void update(const Place &at, Elements &mine, const Shared &share
 
 // The rows of a lane, while the group factors its columns.
 struct Candidates {
-    W open[rows];    // all bits for a row that is no pivot, and none for one that is
-    u32 which[rows]; // of the 8 pivots a row is; 8 if none
+    W open[rows];    // all ones for a row that is no pivot, and zero for a pivot
+    u32 which[rows]; // of the 8 pivots is this row; 8 if none
 };
 
-// The lane with the largest of 32 ranks, `most`; of equal ones, that whose first such row is first.
+// The lane with the largest of 32 ranks, `most`; among equal ranks, the lane with the first row.
 CUPYGEMM_INLINE u32 lane_of(W largest, W most, const W (&rank)[rows], const Place &at) {
     const u32 tied = ballot_of_32(largest == most);
     if ((tied & (tied - 1)) == 0)
@@ -149,7 +150,7 @@ CUPYGEMM_INLINE u32 lane_of(W largest, W most, const W (&rank)[rows], const Plac
 // exchange between lanes does: a lane chooses among its rows, and the inverse comes from the rank
 // of the pivot.
 CUPYGEMM_INLINE bool factor_column(const Place &at, Elements &mine, u32 k, Candidates &candidates) {
-    W rank[rows], largest = 0; // of magnitudes; zero for rows that are pivots, and for them alone
+    W rank[rows], largest = 0; // of magnitudes; zero for rows that are pivots, and only for these
 #pragma unroll
     for (u32 i = 0; i < rows; ++i) {
         rank[i] = (bits_of(mine.value[i][0]) << 1 | 1) & candidates.open[i];
@@ -161,7 +162,7 @@ CUPYGEMM_INLINE bool factor_column(const Place &at, Elements &mine, u32 k, Candi
     for (u32 c = 0; c < width; ++c) {
         head[c] = mine.value[rows - 1][c];
 #pragma unroll
-        for (u32 i = rows - 1; i-- > 0;) // the first of equal ones
+        for (u32 i = rows - 1; i-- > 0;) // the first of equal ranks
             head[c] = rank[i] == largest ? mine.value[i][c] : head[c];
     }
     const u32 leader = lane_of(largest, most, rank, at);
@@ -189,7 +190,7 @@ CUPYGEMM_INLINE bool factor_column(const Place &at, Elements &mine, u32 k, Candi
     return !is_zero;
 }
 
-// Factor the columns of the group, and share what the others update with.
+// Factor the columns of the group, and share the factors for the other groups' updates.
 CUPYGEMM_INLINE void factor_columns(const WindowedTileArgs &args, const Place &at, Elements &mine,
                                     Shared &shared) {
     Candidates candidates;
@@ -224,7 +225,7 @@ CUPYGEMM_INLINE void factor_columns(const WindowedTileArgs &args, const Place &a
     }
 }
 
-// Update the columns of the group by those of another.
+// Update the columns of the group with the factors of another group.
 CUPYGEMM_INLINE void update_by(const Place &at, Elements &mine, Shared &shared, u32 owner) {
     u32 which[rows];
 #pragma unroll
@@ -336,8 +337,8 @@ store(const Place &at, const Elements &mine, const u32 (&position)[rows], u64 to
     }
 }
 
-// Rows of the first 128 that are no pivots go to the places of pivots behind these. One group plans
-// the moves.
+// Of the first 128 rows, those that are no pivots move to the places of the pivots below row 128.
+// One group plans the moves.
 CUPYGEMM_INLINE void plan_moves(const WindowedTileArgs &args, const Place &at, Shared &shared,
                                 const u32 (&position)[rows]) {
     u32 displaced = 0, vacated = 0; // their numbers so far
