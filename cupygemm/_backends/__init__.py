@@ -1,1 +1,1 @@
-"""Backends: the peers that compute products, each behind the same protocol."""
+"""Backends: the components that compute products, all with the same interface."""

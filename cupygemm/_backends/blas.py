@@ -1,4 +1,4 @@
-"""What NVIDIA's and AMD's BLAS libraries have in common, for the backends that call them."""
+"""Limits that NVIDIA's and AMD's BLAS libraries have in common."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ MOST_ROWS = (1 << 31) - 1
 
 
 def too_large(request: Request) -> str:
-    """Return which extent of a product BLAS cannot take, or the empty string."""
+    """Return the name of an extent that BLAS does not support, or the empty string."""
     shape = request.shape
     for name, extent in (("m", shape.m), ("n", shape.n), ("k", shape.k)):
         if extent > MOST_ROWS:

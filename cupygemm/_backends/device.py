@@ -13,7 +13,7 @@ from cupygemm._backends.registry import backends_for
 
 @dataclass(frozen=True)
 class Device:
-    """A device as plans see it.
+    """A device, for plans.
 
     Attributes
     ----------
@@ -24,7 +24,7 @@ class Device:
     is_emulated : bool
         The device has no clock, so times cannot be measured.
     backends : tuple of Backend
-        The backends in the order in which they are asked. The last one is `cupy.matmul`.
+        The backends in order of priority. The last one is `cupy.matmul`.
     """
 
     index: int
@@ -34,7 +34,7 @@ class Device:
 
     @property
     def kernels(self) -> Backend:
-        """Return the backend that is asked first."""
+        """Return the backend with the highest priority."""
         return self.backends[0]
 
     def sparing(self, units: int) -> Device:
@@ -76,7 +76,7 @@ def _query() -> Callable[[], int]:
 
 
 def _has_emulator() -> bool:
-    """Whether this process emulates its device; if so, the emulator is imported already."""
+    """Whether this process emulates its device; if so, the emulator is already imported."""
     emulator = sys.modules.get("cupygemm.emulator")
     return emulator is not None and bool(emulator.is_enabled())
 

@@ -57,7 +57,7 @@ class EpiloguePacker:
             self._fields += (0, constants[name].tobytes()[_ADDRESS_BYTES:])
 
     def __call__(self, arguments: EpilogueArguments, arrays: Sequence[Any]) -> bytes:
-        """Return the struct; `arrays` are those that the kernel reads, in the order of `ARRAYS`."""
+        """Return the struct; `arrays` are the kernel's arrays, in the order of `ARRAYS`."""
         fields = self._fields.copy()
         for index, offset in self._places:
             fields[2 * index] = (arrays[index].data.ptr + offset) % 2**64
@@ -66,7 +66,7 @@ class EpiloguePacker:
         numbers = (alpha.real, beta.real, scale, low, high)
         try:
             return self._struct.pack(*numbers, *fields)
-        except OverflowError:  # a number beyond float32; the kernel gets an infinity
+        except OverflowError:  # a number beyond float32 becomes an infinity
             with np.errstate(over="ignore"):
                 finite = [float(self._numbers(number)) for number in numbers]
             return self._struct.pack(*finite, *fields)

@@ -10,7 +10,7 @@ from cupygemm._records.problem import Epilogue, Source
 def epilogue_lines(epilogue: Epilogue | None, takes_vectors: Callable[[Source], bool]) -> list[str]:
     """Return the lines of ``struct EpilogueParts``, or no lines without an epilogue.
 
-    `takes_vectors` tells whether the kernel loads several adjacent elements of a source at once.
+    `takes_vectors` tells whether one load reads several adjacent elements of a source.
     """
     if epilogue is None:
         return []

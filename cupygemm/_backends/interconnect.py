@@ -1,7 +1,7 @@
-"""What connects the devices of one host: the rows of the table that cost models of groups read.
+"""The interconnects between the devices of one host, a table for the cost models of groups.
 
-A figure is measured or modelled, and its row says which. The time of a step of sends and receives
-is a latency, plus the bytes of a device over its bandwidth to one peer or to all peers at once,
+A figure is measured or modelled, as its row states. The time of a step of sends and receives is a
+latency plus the bytes of a device divided by its bandwidth, to one peer or to all peers together,
 whichever takes longer.
 """
 
@@ -20,24 +20,24 @@ class Interconnect:
     ----------
     name : str
     pair_gbs, total_gbs : float
-        GB/s that a device receives from one peer, and from all peers at once.
+        GB/s that a device receives from one peer, and from all peers together.
     latency_us : float
-        Microseconds that a step of sends and receives takes beyond its bytes.
+        Microseconds of a step of sends and receives in addition to the transfer of its bytes.
     tflops : float
         The rate of large products of 16-bit operands, in 10**12 operations per second.
     figures : {"measured", "modelled"}
     source : str
         Where the figures come from.
     copy_gbs, copy_latency_us : float
-        The bandwidth and the latency of copies by copy engines to the memory of a peer; 0 if they
-        have not been measured.
+        The bandwidth and the latency of copies by copy engines to the memory of a peer; 0 if not
+        measured.
     store_gbs, store_latency_us : float
         The same for a kernel that stores to the memory of all peers, its flags included.
     units, nccl_units : int
-        The compute units of a device, and those that products leave to the kernels of NCCL or RCCL
-        while they overlap.
+        The compute units of a device, and the number that products leave to the kernels of NCCL or
+        RCCL while they overlap.
     nccl_overlaps : bool
-        Whether it pays to multiply while NCCL or RCCL move data between devices of one host.
+        Whether it is faster to multiply while NCCL or RCCL move data between devices of one host.
     """
 
     name: str
@@ -57,12 +57,12 @@ class Interconnect:
 
     @property
     def copies(self) -> Interconnect | None:
-        """Return these links as copy engines use them; None if that has not been measured."""
+        """Return the links with the figures of copy engines; None if not measured."""
         return self._used_at(self.copy_gbs, self.copy_latency_us)
 
     @property
     def stores(self) -> Interconnect | None:
-        """Return these links as stores of kernels use them; None if that has not been measured."""
+        """Return the links with the figures of stores by kernels; None if not measured."""
         return self._used_at(self.store_gbs, self.store_latency_us)
 
     def _used_at(self, gbs: float, latency_us: float) -> Interconnect | None:
@@ -100,8 +100,8 @@ NVLINK_H200 = Interconnect(
     store_latency_us=10,
     units=132,
     nccl_units=16,
-    # Parts of 16384**3 took 5.0 ms beside NCCL's sends and receives, with 16 units left to them
-    # (5.7 with none), and 4.5 ms after all rows were gathered.
+    # Parts of 16384**3 took 5.0 ms while NCCL sent and received, with 16 units left to it (5.7 with
+    # none), and 4.5 ms after all rows were gathered.
     nccl_overlaps=False,
 )
 XGMI_MI300X = Interconnect(

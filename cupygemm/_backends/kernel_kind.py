@@ -1,4 +1,4 @@
-"""Kernels with a ``Config``, other than products: their names, their texts, their launches.
+"""Kernels other than products, with a ``Config``: their names, sources and launches.
 
 Each is compiled for one element type and one ``Config``, by the backend of the device
 (`Backend.kernel`).
@@ -22,15 +22,15 @@ _NO_REALS: Mapping[str, str] = MappingProxyType({})
 
 @dataclass(frozen=True)
 class KernelKind:
-    """A kernel, whatever its element type and its ``Config``.
+    """A kernel for any element type and ``Config``.
 
     Attributes
     ----------
     name : str
         The name of its file; the entry is ``cupygemm_`` and this name.
     arguments : str
-        The format of its struct of arguments, as in `struct`; Q is an address. The first ones have
-        8 bytes, and the others are as many pairs of 4 bytes.
+        The format of its struct of arguments, as in `struct`; Q is an address. Arguments of 8 bytes
+        come first, then pairs of 4-byte arguments.
     file : str
         The file in ``kernels``, with the name in braces.
     """
@@ -51,7 +51,7 @@ class KernelKind:
 
     @cached_property
     def address_words(self) -> list[int]:
-        """Return which words of 8 bytes of the packed arguments are addresses."""
+        """Return the indices of the 8-byte words of the packed arguments that are addresses."""
         return [i for i, kind in enumerate(self.arguments.lstrip("=")) if kind == "Q"]
 
     def source(
@@ -70,7 +70,7 @@ class KernelKind:
         constants : mapping of str to int or bool
             The constants of its ``Config``, by name.
         reals : mapping of str to str
-            Its constants of the type of real parts, as C++ writes them.
+            Its constants of the real type, as C++ expressions.
         before : str
             The text before the ``Config``.
         """
@@ -131,7 +131,7 @@ class Call(NamedTuple):
         self.launch(self.grid, *self.arguments)
 
     def enqueue_on(self, stream: int) -> None:
-        """Enqueue the launch on a stream, which is given by its address."""
+        """Enqueue the launch on the stream with this address."""
         address, _, _kept = pointed(self.launch.kind.pack(*self.arguments))
         self.launch.function.launch(self.shape, stream, address)
 

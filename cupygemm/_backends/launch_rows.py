@@ -1,8 +1,9 @@
 """Launches that are prepared once, for operands at any addresses.
 
-To find kernels and to pack their arguments takes the host longer than to launch them. A sequence of
-launches with the same extents differs only in addresses. So it is packed with addresses in numbered
-*regions* of memory; once it is known where these begin, one addition makes all structs::
+Finding kernels and packing their arguments takes the host longer than launching them. Sequences of
+launches with the same extents differ only in addresses. So a sequence is packed with addresses in
+numbered *regions* of memory; when the start of each region is known, one addition makes all
+structs::
 
     template   | region 1 + 4096 | pitch | region 2 + 128 | m, n | ...
              + | start of 1      |     0 | start of 2     |    0 | ...     one row for each launch
@@ -18,12 +19,12 @@ import numpy as np
 
 from cupygemm._backends.kernel_kind import Call
 
-_REGION_BITS = 48  # devices have no larger addresses
+_REGION_BITS = 48  # device addresses are smaller
 _WORD = 8
 
 
 def region(number: int) -> int:
-    """Return the placeholder of the start of a region, from 1 on, in the arguments of launches."""
+    """Return the placeholder for the start of a region, numbered from 1, in arguments."""
     return number << _REGION_BITS
 
 
@@ -63,7 +64,7 @@ class PlacedRows:
     Parameters
     ----------
     launches : list of tuple
-        What launches each, and the shape of the launch.
+        The launcher and the shape of each launch.
     rows : numpy.ndarray
         Their structs.
     pointers : numpy.ndarray
@@ -78,7 +79,7 @@ class PlacedRows:
         self._kept = rows, pointers
 
     def enqueue(self, row: int, stream: int) -> None:
-        """Enqueue a launch on a stream, which is given by its address."""
+        """Enqueue a launch on the stream with this address."""
         launch, shape = self._launches[row]
         launch(shape, stream, self._first + _WORD * row)
 

@@ -27,11 +27,11 @@ class NoExtras:
     interconnect: Interconnect = PCIE
 
     def part(self, request: Request, whole: Compiled) -> Compiled | None:
-        """Return None: nothing is known about the order of sums."""
+        """Return None: the order of sums is unknown."""
         return None
 
     def problem(self, request: Request) -> GemmProblem | None:
-        """Return None: nothing can be tuned."""
+        """Return None: there are no configurations to tune."""
         return None
 
     def variants(self, request: Request, config: Any) -> Sequence[Any]:
@@ -39,7 +39,7 @@ class NoExtras:
         return ()
 
     def groups(self, requests: Mapping[int, Request]) -> Sequence[Group]:
-        """Return no groups: each request has a launch of its own."""
+        """Return no groups: each request has a separate launch."""
         return ()
 
     def triangle(self, request: Request) -> Runner | None:
@@ -47,7 +47,7 @@ class NoExtras:
         return None
 
     def block_scaled(self, request: Request, scaling: BlockScaling) -> Runner | None:
-        """Return None: no kernel takes scales along k."""
+        """Return None: no kernel supports scales along k."""
         return None
 
     def row_groups(self, request: Request, groups: RowGroups) -> Runner | None:

@@ -37,7 +37,7 @@ ProductTable = Mapping[DType, Outputs]
 def why_types_unsupported(
     request: Request, products: ProductTable, formats: Collection[DType], precision: Precision
 ) -> str | None:
-    """Return why no kernel takes the types of a request, or None if one does.
+    """Return why no kernel supports the types of a request, or None if one does.
 
     Parameters
     ----------

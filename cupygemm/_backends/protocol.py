@@ -1,9 +1,8 @@
-"""`Backend`, the interface of the parts that compute products, and the records that it uses.
+"""`Backend`, the interface of components that compute products, and its records.
 
 A backend is an object with the attributes and the first four methods of `Backend`. They are called
-in their order: does it support a request, which configurations can compute it, what do their
-kernels compile to, and how are they launched. The other methods are optional;
-`no_extras.NoExtras` has their defaults.
+in order: does the backend support a request, which configurations can compute it, compile their
+kernels, and launch them. The other methods are optional; `no_extras.NoExtras` has their defaults.
 
 A device has a list of backends (`cupygemm._backends.registry`), and a request goes to the first one
 that supports it. docs/developer/add_a_backend.rst builds a backend step by step.
@@ -40,7 +39,7 @@ class Places(NamedTuple):
 
 @dataclass(frozen=True)
 class DeviceProperties:
-    """The properties of a device that factories look at.
+    """The properties of a device that factories use.
 
     Attributes
     ----------
@@ -69,8 +68,8 @@ class Support:
     Attributes
     ----------
     reason : str or None
-        Why it does not, as a clause without a full stop, or nothing if the request does not ask
-        for what the backend is for. None if it does.
+        Why it does not, as a clause without a full stop; empty if the backend is not meant for such
+        requests. None if it does.
     """
 
     reason: str | None = None
@@ -84,7 +83,7 @@ NOT_ASKED = Support("")
 
 
 class Config(Protocol):
-    """How a kernel computes a product: a frozen dataclass of the backend's own.
+    """How a kernel computes a product: a frozen dataclass that the backend defines.
 
     Its fields are numbers, strings and booleans, so that the database of tuned configurations can
     store them.
@@ -137,7 +136,7 @@ class Compiled:
     reason : str
         Why the request is computed in this way.
     handle : Any
-        What the backend needs to launch the kernels; nobody else looks at it.
+        What the backend needs to launch the kernels; private to the backend.
     notes : tuple of str
         The copies and conversions that are made, as sentences.
     problem : GemmProblem or None
@@ -145,7 +144,7 @@ class Compiled:
     config : Config or None
         The configuration of the kernel.
     resources : callable or None
-        Returns the registers and the memory that the kernel takes, a record with a `summary`.
+        Returns the registers and the memory that the kernel uses, a record with a `summary`.
     compiler : str or None
         The compiler's name and version.
     grid : tuple of int or None
@@ -189,7 +188,7 @@ class Group(Protocol):
         x1s, x2s : sequence of cupy.ndarray
             The operands of all requests of the call, by number.
         outs : sequence of cupy.ndarray or None
-            Where the results are wanted. A group may return new arrays instead, which the caller
+            The arrays for the results. A group may return new arrays instead, which the caller
             copies to `outs` after all groups have read their operands.
         places : Places or None
             The addresses of `x1s`, `x2s` and `outs`; None if they are not known.
@@ -208,15 +207,18 @@ class Backend(Protocol):
     precisions : frozenset of str
         Precisions below float32's in which its kernels multiply float32.
     config_type : callable or None
-        Makes a configuration of its fields, such as their class; None if it has none.
+        Makes a configuration from its fields, such as the configurations' class; None without
+        configurations.
     max_cluster : int
-        The most workgroups whose shared memory a kernel may address; 1 if only its own.
+        The largest number of workgroups whose shared memory a kernel may address; 1 if only its
+        own.
     wave_size : int
         The threads that execute an instruction together: those of a wave, or of a warp.
     solves_tiles : frozenset of str
-        NumPy's characters of the element types that ``hopper/solve_tiles.cu`` takes there.
+        NumPy's characters of the element types that ``hopper/solve_tiles.cu`` supports on the
+        device.
     interconnect : Interconnect
-        What connects the devices of this kind in one host.
+        The interconnect of devices of this kind in one host.
     """
 
     @property
@@ -237,7 +239,7 @@ class Backend(Protocol):
 
     @property
     def max_cluster(self) -> int:
-        """Return the most workgroups whose shared memory a kernel may address."""
+        """Return the largest number of workgroups whose shared memory a kernel may address."""
 
     @property
     def wave_size(self) -> int:
@@ -245,7 +247,7 @@ class Backend(Protocol):
 
     @property
     def solves_tiles(self) -> frozenset[str]:
-        """Return NumPy's characters of the types that ``hopper/solve_tiles.cu`` takes there."""
+        """Return NumPy's characters of the types that ``hopper/solve_tiles.cu`` supports."""
 
     @property
     def interconnect(self) -> Interconnect:
@@ -266,7 +268,7 @@ class Backend(Protocol):
         config : Config, optional
             The configuration; by default the first candidate.
         reason : str
-            Why that configuration was taken.
+            Why that configuration was chosen.
 
         Raises
         ------
@@ -278,7 +280,7 @@ class Backend(Protocol):
         """Load the kernels on the current device and return the runner of the request."""
 
     def part(self, request: Request, whole: Compiled) -> Compiled | None:
-        """Compile a product of some rows of another one, with the same bits. Optional.
+        """Compile a product of some rows of another product, with the same bits. Optional.
 
         Parameters
         ----------
@@ -318,19 +320,18 @@ class Backend(Protocol):
         """Return the runner of a triangle of ``x @ x.T`` and its mirror image. Optional."""
 
     def block_scaled(self, request: Request, scaling: BlockScaling) -> Runner | None:
-        """Return the runner that multiplies operands with scales along k in one launch.
+        """Return the runner that multiplies operands with scales along k in one launch, or None.
 
         The runner takes two more arguments before the epilogue's: the scales of the rows of x1,
-        (rows, blocks), and of the columns of x2, (columns, blocks). Or None. Optional.
+        (rows, blocks), and of the columns of x2, (columns, blocks). Optional.
         """
 
     def row_groups(self, request: Request, groups: RowGroups) -> Runner | None:
         """Return the runner that multiplies groups of rows in one launch.
 
-        The request is that of the whole batch. The runner is called with x1, x2, the result, the
-        array of sizes, and the scales of x1 and of x2, (..., rows, blocks) and (..., columns,
-        blocks), which are None without any; then the epilogue's arguments. None if no kernel does
-        this. Optional.
+        The request is for the whole batch. The runner is called with x1, x2, the result, the array
+        of sizes, the scales of x1 and of x2, (..., rows, blocks) and (..., columns, blocks) or
+        None, and the epilogue's arguments. None if no kernel does this. Optional.
         """
 
     def sparing(self, units: int) -> Backend:
@@ -342,7 +343,7 @@ class Backend(Protocol):
         Parameters
         ----------
         text : str
-            C++17 without includes, for CUDA or HIP, whichever the device takes.
+            C++17 without includes, in CUDA or HIP according to the device.
         entry : str
             The name of the kernel.
         shared_bytes : int

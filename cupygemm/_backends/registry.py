@@ -1,7 +1,7 @@
-"""The backends of a device, in the order in which they are asked.
+"""The backends of a device, in order of priority.
 
-A factory returns the backend for a device, or None. It imports the backend only then, so that a
-process loads code only for the devices that it has.
+A factory returns the backend for a device, or None. It imports the backend only if needed, so that
+a process loads code only for the devices that it has.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def backends_for(properties: DeviceProperties) -> tuple[Backend, ...]:
 
 @contextlib.contextmanager
 def registered(factory: Factory) -> Iterator[None]:
-    """Ask a factory before all others inside a ``with`` block.
+    """Give a factory priority over all others inside a ``with`` block.
 
     Existing devices and plans do not change; discard them with
     `cupygemm._backends.device.forget_devices` and `cupygemm._plan.table.PLANS.clear`.

@@ -1,4 +1,4 @@
-"""Turn launches that take addresses into a runner of a request.
+"""Make the runner of a request from launches that take addresses.
 
 A runner copies operands where needed, calls the launches, and returns the result. A launch is
 called with the addresses of A, B and C and, if its kernel has an epilogue, the packed arguments of
@@ -24,7 +24,7 @@ Addresses = Sequence[tuple[int, int, int]]
 
 
 def make_runner(request: Request, placement: Placement, launches: Sequence[Launch]) -> Runner:
-    """Return the runner of a request; there is one launch for each of the layout's launches."""
+    """Return the runner of a request, given one launch for each of the layout's launches."""
     if placement.sources is not None:
         return _with_epilogue(request, placement, launches)
     if len(launches) == 1 and placement.is_in_place:
@@ -120,14 +120,14 @@ def around(request: Request, placement: Placement, launch_all: Launch) -> Runner
 
 @dataclass(frozen=True, kw_only=True)
 class AddressGroup:
-    """Products that share a launch which takes addresses.
+    """Products that share a launch by addresses.
 
     Attributes
     ----------
     numbers : tuple of int
-        Which of the requests, in the order of the launch.
+        The numbers of the requests, in the order of the launch.
     placements : tuple of Placement
-        Where the arrays of each lie, in the same order.
+        The placement of each product's arrays, in the same order.
     enqueue : callable
         ``enqueue(addresses)`` launches the kernel on the current stream.
     """
@@ -144,7 +144,7 @@ class SharedLaunch:
     ----------
     group : AddressGroup
     requests : mapping of int to Request
-        The products of the group at least, by number.
+        Requests by number, including all of the group.
     """
 
     def __init__(self, group: AddressGroup, requests: Mapping[int, Request]) -> None:
@@ -162,7 +162,7 @@ class SharedLaunch:
     def __call__(
         self, x1s: Sequence[Any], x2s: Sequence[Any], outs: Sequence[Any], places: Places | None
     ) -> list[Any]:
-        """Enqueue the launch; return the products, in its order, where it writes them."""
+        """Enqueue the launch; return the arrays to which it writes the products, in its order."""
         if self._is_in_place and places is not None:
             a, b, out = places
             if self._is_in_order and len(a) == len(self.numbers):

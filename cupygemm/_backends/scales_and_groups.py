@@ -1,4 +1,4 @@
-"""The records by which backends are asked for scales along k and for groups of rows."""
+"""Records that request scales along k and groups of rows from backends."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class BlockScaling:
     rows, columns : int
         The number of rows of x1, and of columns of x2, that share a scale.
     pairs : bool
-        Each byte of the operands holds two 4-bit floats that are neighbours along k.
+        Each byte of the operands holds two 4-bit floats that are adjacent along k.
     """
 
     kind: Literal["float32", "e8m0"]
@@ -40,14 +40,14 @@ class RowGroups:
     count : int
         The number of groups.
     shared : bool
-        x1 has a batch of 1, and groups follow one another in its rows, as in those of the result.
-        Otherwise x1 has a matrix for each group, and a group is the first rows of it.
+        x1 has a batch of 1, and groups are consecutive rows of it and of the result. Otherwise x1
+        has a matrix for each group, and a group consists of its first rows.
     are_ends : bool
-        The array has the row at which each group ends, instead of its number of rows.
+        The array holds the row at which each group ends, instead of its number of rows.
     expected : int
         The rows of a typical group, for which a kernel is chosen.
     scaling : BlockScaling or None
-        Scales along k, if there are any.
+        Scales along k, if any.
     """
 
     count: int

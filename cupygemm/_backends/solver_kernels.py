@@ -1,4 +1,4 @@
-"""Kernels and headers of the solvers that are CUDA, so that not every backend compiles them."""
+"""Kernels and headers of the solvers in CUDA, which only some backends compile."""
 
 from __future__ import annotations
 

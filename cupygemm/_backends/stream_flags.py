@@ -1,8 +1,8 @@
 """Flags in device memory, which streams write and wait for without the host.
 
 A flag is a 32-bit word. A write follows all earlier work of its stream, and makes its effects
-visible to whoever waits for the flag, on any device. Source: CUDA Driver API, "Stream Memory
-Operations"; HIP has the same functions.
+visible to any device that waits for the flag. Source: CUDA Driver API, "Stream Memory Operations";
+HIP has the same functions.
 """
 
 from __future__ import annotations

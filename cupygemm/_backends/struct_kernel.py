@@ -1,7 +1,7 @@
 """Kernels other than products, with one struct as their argument.
 
-CuPy's own launch inspects each argument. The driver's takes the address of a list of parameters,
-which may have been made long before (launch_rows.py).
+CuPy's launch inspects each argument. The driver's launch takes the address of a list of parameters,
+which may have been prepared earlier (launch_rows.py).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def pointed(arguments: bytes) -> Pointed:
 
 
 class StructKernel:
-    """A kernel whose only argument is a struct; it starts when the work before it has ended.
+    """A kernel whose only argument is a struct; it starts when the previous work has ended.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ class StructKernel:
 
         if shared_bytes:
             kernel.max_dynamic_shared_size_bytes = shared_bytes
-        self._kernel = kernel  # whose module stays loaded
+        self._kernel = kernel  # keeps the module loaded
         self._shared_bytes = shared_bytes
         self._driver_launch = launchKernel
         self._stream = get_current_stream

@@ -42,7 +42,7 @@ def applied(request: Request, sums: Runner) -> Runner:
 def evaluated(xp: ArrayModule, sums: Any, request: Request, arguments: EpilogueArguments) -> Any:
     """Return the sums after the epilogue, in the type in which it is computed.
 
-    The arrays among the arguments are those of `xp`, as the sums are.
+    Array arguments belong to `xp`, as the sums do.
     """
     computed, shape = request.types.computed, request.shape
     arrays = {}

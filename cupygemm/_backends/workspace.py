@@ -1,9 +1,9 @@
-"""Memory that a launch needs while it runs, such as for parts of sums.
+"""Memory that a launch needs while it runs, for example for partial sums.
 
-Outside graphs it comes from CuPy's pool and goes back when the launch is enqueued: the pool reuses
-it for later work of the same stream only. A captured launch runs again whenever its graph does; the
-pool may have given the memory to an array by then. So a graph has memory of its own, which two of
-its nodes allocate and free.
+Outside graphs, it comes from CuPy's pool and is returned when the launch is enqueued: the pool
+reuses it only for later work of the same stream. A captured launch runs again whenever its graph
+does, when the pool may have given the memory to an array. So a graph has its own memory, which two
+of its nodes allocate and free.
 """
 
 from __future__ import annotations

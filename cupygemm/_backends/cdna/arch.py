@@ -86,7 +86,7 @@ class Arch:
     lds_bytes_per_clock : int
         The read bandwidth of a CU's LDS.
     direct_load_bytes : int
-        Bytes of a lane in the widest load that writes to LDS directly.
+        Bytes per lane of the widest load that writes to LDS directly.
     transposing_reads : bool
         Reads of LDS can transpose elements of 16 and 8 bits.
     block_scales : bool
@@ -133,7 +133,7 @@ class Arch:
         extent : {16, 32}
             The instruction's m and n.
         operand_bytes : int, optional
-            The most bytes of one operand that a lane holds.
+            The maximum number of bytes of one operand that a lane holds.
         """
         found = [
             shape

@@ -62,11 +62,11 @@ class CdnaBackend(NoExtras):
         self.interconnect = INTERCONNECTS.get(arch.name, PCIE)
 
     def supports(self, request: Request) -> Support:
-        """Tell whether the kernels take the types, and a configuration the extents and strides."""
+        """Tell whether a kernel supports the types, and a configuration the extents and strides."""
         return supports(request, self.arch)
 
     def problem(self, request: Request) -> GemmProblem | None:
-        """Return the problem that the kernel solves; None for types that no kernel takes."""
+        """Return the problem that the kernel solves; None for unsupported types."""
         if not supports_types(request, self.arch):
             return None
         return place_request(request, self.arch).layout.problem
@@ -112,7 +112,8 @@ class CdnaBackend(NoExtras):
     def part(self, request: Request, whole: Compiled) -> Compiled | None:
         """Compile the kernel for some rows of a product: the same configuration, unless stream-k.
 
-        A persistent grid cuts tiles along k by their number, which depends on the rows.
+        How a persistent grid splits tiles along k depends on the number of tiles, and so on the
+        rows.
         """
         config: Any = whole.config
         problem = self.problem(request)
@@ -120,7 +121,7 @@ class CdnaBackend(NoExtras):
             return None
         try:
             return self.compile(request, config, reason="its rows are part of another product")
-        except ValueError:  # the configuration does not take their number or their alignment
+        except ValueError:  # the configuration does not support their number or alignment
             return None
 
     def groups(self, requests: Mapping[int, Request]) -> Sequence[Group]:

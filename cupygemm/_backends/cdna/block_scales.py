@@ -48,7 +48,7 @@ for (int fragment = 0; fragment < 4; ++fragment) {{
 
 
 def make_block_scaled(request: Request, scaling: BlockScaling, arch: Arch) -> Runner | None:
-    """Return the runner for operands with exponents; None if no kernel takes them."""
+    """Return the runner for operands with exponents; None if no kernel supports them."""
     known = scaling.kind == "e8m0" and scaling.block == BLOCK and arch.block_scales
     if not known or not supports_types(request, arch):
         return None

@@ -1,7 +1,7 @@
-"""The one statement of which configurations can compute which problems on which architecture.
+"""Check whether a configuration can compute a problem on an architecture.
 
-The selector, the tuner, the tests and the messages that users read all rely on `check`. The device
-code repeats it as ``static_assert``.
+The selector, the tuner, the tests and the error messages all use `check`, the only statement of
+these limits in Python. The device code repeats them as ``static_assert``.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def _check_block_scales(config: GemmConfig, problem: GemmProblem, arch: Arch) ->
 
 
 def _check_offsets(config: GemmConfig, problem: GemmProblem) -> str | None:
-    """Check that offsets within a tile fit; the tile itself is reached by 64-bit arithmetic."""
+    """Check that offsets within a tile fit; the tile itself is addressed with 64 bits."""
     m, n, k = problem.m, problem.n, problem.k
     along_k = min(config.tile_k, k)
     along_m, along_n = min(config.tile_m, m), min(config.tile_n, n)

@@ -22,8 +22,8 @@ from cupygemm._build.source_text import write_source
 from cupygemm._build.toolchain import CompileError, Toolchain, ToolchainError, find_toolchain
 from cupygemm._records.problem import GemmProblem
 
-# A user's compiler may be newer than those that the sources were written with, and warn of more.
-# Without the identifier that clang makes from the file's path, one source gives one code object.
+# A user's compiler may be newer than ours and warn about more. Without the identifier that clang
+# derives from the file's path, the same source always gives the same code object.
 OPTIONS = ("-w", "-fuse-cuid=none")
 HIPRTC_OPTIONS = ("-O3", "-std=c++17", "-w")
 

@@ -52,7 +52,7 @@ class GemmConfig:
         The number of waves that must fit on a SIMD. The compiler limits the registers of a lane to
         512 divided by it.
     group_m : int
-        The tile rows that the grouped raster walks before it moves on by a tile column.
+        The tile rows that the grouped raster walks before it advances by a tile column.
     xcd_remap : bool
         Assign workgroups to XCDs so that neighbouring tiles share an L2.
     split_k : int
@@ -60,7 +60,7 @@ class GemmConfig:
         order.
     stream_k : int
         The number of workgroups of a persistent grid, or 0 for one workgroup for each tile or part
-        of a tile. Tiles that do not fill the grid evenly are cut along k so that all workgroups
+        of a tile. Tiles that do not fill the grid evenly are split along k so that all workgroups
         have equal shares. A second kernel adds the parts in their order.
     atomic : bool
         Atomic instructions add the parts of `split_k`, in the order in which they complete.
@@ -143,7 +143,7 @@ def grid(config: GemmConfig, problem: GemmProblem) -> tuple[int, int, int]:
     """Return the workgroups of a launch: tiles and parts along x, the batch along y and z.
 
     The y and z of a grid are at most 65535, so the batch index is ``y + BATCH_GRID_Y * z``, and
-    workgroups past the end of the batch return at once. A persistent grid has one axis.
+    workgroups past the end of the batch return immediately. A persistent grid has one axis.
     """
     if config.stream_k:
         return config.stream_k, 1, 1

@@ -1,6 +1,6 @@
 """The constants of CDNA's cost model: ``python -m benchmarks.fit cdna --write`` writes them.
 
-What they mean is said in `cupygemm._backends.cdna.cost_constants`.
+`cupygemm._backends.cdna.cost_constants` documents them.
 """
 
 from cupygemm._backends.cdna.cost_constants import KernelConstants

@@ -1,4 +1,4 @@
-"""The fitted constants of CDNA's cost model: what each of them means.
+"""The meaning of the fitted constants of CDNA's cost model.
 
 The values are in `cupygemm._backends.cdna.constants`, which ``python -m benchmarks.fit cdna``
 writes.
@@ -19,20 +19,20 @@ class KernelConstants:
     Attributes
     ----------
     start_cycles : mapping of str to float
-        Cycles of the start and the end of a workgroup, by the name of its mainloop. The workgroup
-        cannot hide them where it is alone on its compute unit.
+        Cycles of the start and the end of a workgroup, by the name of its mainloop. They are not
+        hidden if the workgroup is alone on its compute unit.
     load_ns : float
-        Nanoseconds of the load of a tile from memory, which such a workgroup cannot hide either.
+        Nanoseconds of the load of a tile from memory, which are not hidden in that case either.
     add_cycles, add_round_cycles : float
         Cycles of the kernel that adds parts of k: of its start and its end, and of each round of
         loads, of ``ROUND_PARTS`` parts each.
     next_kernel_cycles : float
         Cycles from the end of a kernel to the work of the next, which waits for it; about 3 us.
     cu_bytes_per_clock : float
-        Bytes per clock from memory to one compute unit: 16 are 200 lines of 128 bytes on their way,
-        for 1600 cycles.
+        Bytes per clock from memory to one compute unit: 16 correspond to 200 lines of 128 bytes in
+        flight for 1600 cycles.
     sharing : float
-        Factor where workgroups are at different k, and find less of each other's operands in L2.
+        Factor if workgroups are at different k, and so reuse less of each other's operands in L2.
     """
 
     start_cycles: Mapping[str, float]

@@ -1,8 +1,8 @@
 """The cost of an epilogue in the cost model: the bytes that it reads, and its instructions.
 
-Bytes follow from the record of the epilogue. Instructions are computed: the vector instructions for
-each element that a part adds to a kernel for CDNA3. Most of them belong to activations.
-``tests/backends/cdna/test_epilogue_cost.py`` counts them again.
+Bytes follow from the record of the epilogue. Instructions are computed: the vector instructions per
+element that a part adds to a kernel for CDNA3. Most of them belong to activations.
+``tests/backends/cdna/test_epilogue_cost.py`` verifies the counts.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Products of different shapes in one launch on CDNA: ``kernels/cdna/grouped_gemm.hip``.
 
-The workgroups find their product in a table in device memory, which is uploaded if it is new. All
-products of a group have the same types and majors; the kernel assumes the smallest alignment among
-them.
+The workgroups look up their product in a table in device memory, which is uploaded if it is new.
+All products of a group have the same types and majors; the kernel assumes their smallest alignment.
 """
 
 from __future__ import annotations
@@ -124,7 +123,7 @@ def _launch(layouts: Sequence[Layout], arch: Arch) -> TableLaunch | None:
 
 
 def aligned_alike(problems: Sequence[GemmProblem]) -> list[GemmProblem]:
-    """Return the problems, each with the smallest alignment among them, for one kernel."""
+    """Return the problems, each with their smallest alignment, for one kernel."""
     smallest = {
         name: min(getattr(problem, name) for problem in problems)
         for name in ("a_align", "b_align", "c_align")
@@ -154,7 +153,7 @@ def choose(problems: Sequence[GemmProblem], arch: Arch) -> Candidate | None:
 
 
 _tables: collections.OrderedDict[Any, Any] = collections.OrderedDict()
-_recorded: dict[Any, Any] = {}  # the tables that graphs read, for as long as the process lives
+_recorded: dict[Any, Any] = {}  # the tables that graphs read, which live as long as the process
 _tables_lock = threading.Lock()
 
 

@@ -102,7 +102,7 @@ def pack_arguments(layout: Layout, offsets: Offsets) -> Any:
 
 
 def pack_parts(config: GemmConfig, problem: GemmProblem) -> Any:
-    """Return the arguments of a launch that shares tiles between workgroups, as `PART_ARGS`.
+    """Return the arguments of a launch whose workgroups share tiles, as `PART_ARGS`.
 
     The address of the workspace, its last field, is zero.
     """
@@ -155,7 +155,7 @@ class PartedLaunch(GemmLaunch):
     """The two launches of a product whose tiles are shared.
 
     The first kernel writes parts of sums to a workspace, and the second adds them. If parts are
-    added to C itself, there is no workspace, and the other kernel runs first and stores zeros.
+    added to C itself, there is no workspace; the second kernel then runs first and stores zeros.
 
     Parameters
     ----------

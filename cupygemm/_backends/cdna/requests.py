@@ -1,4 +1,4 @@
-"""How the CDNA kernels take a request: which types they support, and where its arrays lie."""
+"""The types that the CDNA kernels support, and the placement of a request's arrays."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ def place_request(request: Request, arch: Arch) -> Placement:
 
 
 def supports_types(request: Request, arch: Arch) -> Support:
-    """Tell whether the kernels take the types of a request."""
+    """Tell whether the kernels support the types of a request."""
     precision = precision_of(request, arch)
     return Support(why_types_unsupported(request, PRODUCTS, formats_of(arch), precision))
 
 
 def supports(request: Request, arch: Arch) -> Support:
-    """Tell whether the kernels take the types, and a configuration the extents and strides."""
+    """Tell whether the kernels support the types, and a configuration the extents and strides."""
     support = supports_types(request, arch)
     if not support:
         return support

@@ -1,4 +1,4 @@
-"""The registers and the memory that a compiled kernel takes, read from its code object.
+"""The registers and the memory that a compiled kernel uses, read from its code object.
 
 The figures are computed by the compiler and stored by it: a msgpack note of the ELF holds one
 record per kernel, as LLVM's "User Guide for AMDGPU Backend", section "Code Object Metadata",

@@ -2,10 +2,10 @@
 
 For the compute unit with the most tiles, the model counts the cycles of the resource that limits
 its main loop: MFMA, LDS, or the path from L2. L2 and memory bandwidth limit the whole product. Each
-configuration is estimated with whole tiles, with k in parts, and with a persistent grid that cuts
+configuration is estimated with whole tiles, with split k, and with a persistent grid that splits
 some tiles (stream-k). Sums over parts of k pass through memory to a second kernel. The figures are
 modelled from published rates (`arch`) and fitted constants (`constants`). They rank configurations
-and do not predict times. Atomic additions are assumed to cost what stores do, although other
+and do not predict times. Atomic additions are assumed to cost as much as stores, although other
 workgroups add to the same lines.
 """
 
@@ -34,8 +34,8 @@ from cupygemm._records.dtypes import ITEMSIZE, DType
 from cupygemm._records.problem import GemmProblem
 
 _L1_BYTES_PER_CLOCK = 64
-# The least bytes of a part of k, and the least steps of a workgroup's share of shared tiles.
-# A smaller one would be all prologue.
+# The fewest bytes of a part of k, and the fewest steps of a workgroup's share of shared tiles. A
+# smaller one would consist of its prologue.
 _LEAST_K_BYTES, _LEAST_STEPS = 512, 3
 
 
@@ -54,7 +54,7 @@ class Candidate:
     tiles : int
         The number of tiles of C, or of their parts if k is split.
     resident : int
-        The number of workgroups that a CU holds at once.
+        The number of workgroups that a CU holds.
     efficiency : float
         The useful share of the multiply-adds; the rest falls outside the matrices.
     """
@@ -94,7 +94,7 @@ def select(problem: GemmProblem, arch: Arch, *, reproducible: bool = True) -> Se
     problem : GemmProblem
     arch : Arch
     reproducible : bool
-        No sum depends on the order in which workgroups run. If false, parts of k may be added
+        Sums must not depend on the order in which workgroups run. If false, parts of k may be added
         atomically.
 
     Raises
@@ -124,7 +124,7 @@ def partitions(
 ) -> Iterator[GemmConfig]:
     """Yield a configuration with whole tiles, with k in parts, and with a persistent grid.
 
-    The numbers of parts are those that fill the compute units once, and as often as workgroups fit.
+    The numbers of parts fill the compute units with one workgroup each, and with as many as fit.
     """
     yield base
     tiles_m, tiles_n = base.num_tiles(problem)
@@ -172,8 +172,8 @@ def estimate(
     padded = tiles_m * config.tile_m * tiles_n * config.tile_n * steps * config.tile_k
     return Candidate(
         config=config,
-        # Resources that do not limit still cost a little. This orders candidates that are equally
-        # limited by memory.
+        # Resources that are not the bottleneck still cost a little. This orders candidates that are
+        # equally bound by memory.
         cycles=cycles
         + 0.05 * (compute + l2 + memory)
         + _sharing_cycles(config, problem, arch, tiles, constants),
@@ -192,7 +192,7 @@ class _Cu(NamedTuple):
     start : float
         From the start of a workgroup to its first step.
     mfma, idle : float
-        In which the matrix units work in a step of one workgroup, and in which they are idle.
+        For which the matrix units are busy in a step of one workgroup, and for which they are idle.
     throughput : float
         Of a step, if the resource that limits it is always busy.
     alone : float
@@ -209,7 +209,7 @@ class _Cu(NamedTuple):
         """Return the cycles of workgroups that share a CU from start to end, `depth` steps deep."""
         if not workgroups:
             return 0.0
-        # The matrix units idle while all of the workgroups do, each at times of its own.
+        # The matrix units are idle when all workgroups idle at the same time, each independently.
         busy = 1 - (self.idle / (self.mfma + self.idle)) ** workgroups
         each = max(self.throughput, self.mfma / busy)
         each_step = max(workgroups * each, self.alone)
@@ -219,7 +219,7 @@ class _Cu(NamedTuple):
 def _compute_cycles(
     cu: _Cu, config: GemmConfig, problem: GemmProblem, arch: Arch, tiles: int, resident: int
 ) -> tuple[float, int]:
-    """Return the cycles of the busiest CU, memory aside, and how many workgroups it has in all."""
+    """Return the cycles of the busiest CU, without memory, and its total number of workgroups."""
     steps = config.num_steps(problem)
     elements = config.tile_m * config.tile_n
     finished = _finished_bytes(problem, config.tile_m, config.tile_n)
@@ -254,10 +254,10 @@ def _sharing_cycles(
     rows, columns = min(config.tile_m, problem.m), min(config.tile_n, problem.n)
     slot = rows * columns * sum_bytes(problem)
     moved, kernels, parts = 2 * written, 1, written / shared
-    if adds_to_result(config, problem):  # zeros before, and what is added stays there
+    if adds_to_result(config, problem):  # zeros are stored first, and the sums stay there
         zeros_and_sums = (tiles + written) * slot / _memory_bytes_per_clock(arch)
         return constants.next_kernel_cycles + zeros_and_sums
-    if config.atomic:  # zeros first; then what is added stays where it is
+    if config.atomic:  # zeros are stored first; then the sums stay there
         moved, kernels, parts = written + 2 * tiles, 2, 1
     finished = shared * _finished_bytes(problem, rows, columns)
     return (
@@ -277,7 +277,7 @@ def _shared_tiles(config: GemmConfig, problem: GemmProblem, tiles: int) -> int:
 
 
 def _finished_bytes(problem: GemmProblem, rows: int, columns: int) -> int:
-    """Return the bytes that a block of C moves after its sums: what the epilogue reads, and C."""
+    """Return the bytes moved for a block of C after its sums: the epilogue's sources, and C."""
     stored = rows * columns * ITEMSIZE[problem.out_dtype]
     return stored + epilogue_cost.read_bytes(problem.epilogue, rows, columns)
 

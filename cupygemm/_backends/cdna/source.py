@@ -28,7 +28,7 @@ def generate(problem: GemmProblem, config: GemmConfig, arch: str) -> str:
     ----------
     problem : GemmProblem
     config : GemmConfig
-        One for which ``check`` has no objection.
+        A configuration that ``check`` accepts.
     arch : str
         The name of the architecture, which determines how workgroups are assigned to XCDs. The
         instruction set is the compiler's target.

@@ -22,7 +22,7 @@ _LANES = 64
 
 
 def check(config: GemmConfig, problem: GemmProblem) -> str | None:
-    """Return why tiles cannot be shared as the configuration says, or None if they can."""
+    """Return why the tiles cannot be shared as configured, or None if they can."""
     steps = config.num_steps(problem)
     if config.split_k < 1 or config.stream_k < 0:
         return f"split_k = {config.split_k}, stream_k = {config.stream_k}: at least 1 and 0"
@@ -58,7 +58,7 @@ def adds_to_result(config: GemmConfig, problem: GemmProblem) -> bool:
 
 
 def stream_tiles(config: GemmConfig, problem: GemmProblem) -> int:
-    """Return the tiles that a persistent grid shares: the rest after it is filled evenly."""
+    """Return the number of shared tiles of a persistent grid: the rest after whole rounds."""
     return _total_tiles(config, problem) % config.stream_k if config.stream_k else 0
 
 
@@ -73,7 +73,7 @@ def num_slots(config: GemmConfig, problem: GemmProblem) -> int:
 
 def slots_written(config: GemmConfig, problem: GemmProblem) -> int:
     """Return the number of sums over parts of k that are written; each atomic addition counts."""
-    if config.stream_k:  # the end of each workgroup's range cuts a tile, unless it ends one
+    if config.stream_k:  # each range's end splits a tile, unless a tile ends there
         shared = stream_tiles(config, problem)
         return shared + config.stream_k - 1 if shared else 0
     return _total_tiles(config, problem) * config.split_k if config.split_k > 1 else 0
@@ -85,7 +85,7 @@ def workspace_bytes(config: GemmConfig, problem: GemmProblem) -> int:
 
 
 def add_grid(config: GemmConfig, problem: GemmProblem) -> tuple[int, int, int]:
-    """Return the workgroups of ``cupygemm_add_parts``: one for what 64 lanes store at once."""
+    """Return the workgroups of ``cupygemm_add_parts``: one for each store of 64 lanes."""
     at_once = 8 if ITEMSIZE[problem.out_dtype] < 4 and problem.a_dtype != "f64" else 4
     of_tile = config.tile_m * config.tile_n // (_LANES * at_once)
     if config.stream_k:

@@ -3,8 +3,8 @@
 The rows are divided into panels, and each panel is computed up to the diagonal. The panels are
 products of different widths, which a grouped launch computes. With p panels this takes (p + 1) / 2p
 of the multiplications. A small kernel then copies the lower triangle to the upper one, so the
-result is symmetric to the bit. If the model says that the whole product takes less time (because
-there are few tiles, which leave compute units idle), both triangles are computed.
+result is exactly symmetric. If the model says that the whole product takes less time (because there
+are few tiles, which leave compute units idle), both triangles are computed.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def make_triangle_of(request: Request, arch: Arch, *, passes: int) -> Runner | N
     request : Request
     arch : Arch
     passes : int
-        How often the result passes through memory after the product.
+        The number of passes over the result in memory after the product.
     """
     types, x = request.types, request.x1
     in_own_type = types.operand == x.dtype and x.dtype not in FLOAT8_DTYPES

@@ -1,4 +1,4 @@
-"""`LtConfig`: an algorithm of cuBLASLt as numbers, which the database of tuned ones can keep."""
+"""`LtConfig`: an algorithm of cuBLASLt as numbers, for the database of tuned configurations."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ATTRIBUTES = {
 
 @dataclass(frozen=True, kw_only=True)
 class LtConfig:
-    """An algorithm of cuBLASLt with its settings, as its enumerations number them.
+    """An algorithm of cuBLASLt with its settings, as values of its enumerations.
 
     Attributes
     ----------
@@ -65,7 +65,7 @@ class LtConfig:
 
 
 def config_of(algorithm: Algorithm) -> LtConfig:
-    """Return the settings of an algorithm; 0 for those that it lacks."""
+    """Return the settings of an algorithm; 0 for settings that it lacks."""
     lib, values = library(), {}
     for name, (attribute, kind) in _ATTRIBUTES.items():
         value, written = kind(), ctypes.c_size_t()
@@ -81,7 +81,7 @@ def config_of(algorithm: Algorithm) -> LtConfig:
 
 
 def algorithm_of(config: LtConfig, product: LtProduct) -> HeuristicResult:
-    """Return the algorithm of settings, with the workspace that it takes for a product.
+    """Return the algorithm with these settings, and the workspace that it needs for a product.
 
     Raises
     ------

@@ -1,8 +1,8 @@
 """The backend of cuBLASLt: fp32, fp64, complex64 and complex128 on NVIDIA GPUs.
 
-`cupy.matmul` takes the algorithm that cuBLAS prefers, and cannot be captured into a CUDA graph.
-Here the algorithms that the library offers are ranked by a model of their own, `tune` can measure
-them, and calls can be captured.
+`cupy.matmul` uses the algorithm that cuBLAS prefers, and cannot be captured into a CUDA graph. This
+backend ranks the algorithms that the library offers by its own model, `tune` can measure them, and
+calls can be captured.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class CublasLtBackend(NoExtras):
         self._device = properties
 
     def supports(self, request: Request) -> Support:
-        """Tell whether the library multiplies the types and extents, and is installed."""
+        """Tell whether the library is installed and supports the types and extents."""
         types = request.types
         if request.moduli:
             return Support("precision asks for products of int8")
@@ -81,7 +81,7 @@ class CublasLtBackend(NoExtras):
         return SUPPORTED
 
     def problem(self, request: Request) -> GemmProblem | None:
-        """Return the problem that the library solves; None for types that it does not take."""
+        """Return the problem that the library solves; None for unsupported types."""
         if not self.supports(request):
             return None
         return place(_unrounded(request), row_bytes=1).layout.problem

@@ -1,8 +1,7 @@
-"""cuBLASLt's C API, as far as products need it, through ctypes.
+"""The part of cuBLASLt's C API that products need, through ctypes.
 
-The library is the one that CuPy has loaded. The constants are those of ``cublasLt.h`` and
-``library_types.h`` (cuBLAS documentation, "Using the cuBLASLt API"). Its matrices are counted by
-columns.
+CuPy has loaded the library. The constants are those of ``cublasLt.h`` and ``library_types.h``
+(cuBLAS documentation, "Using the cuBLASLt API"). Its matrices are column-major.
 """
 
 from __future__ import annotations
@@ -80,7 +79,7 @@ def handle(device: int) -> ctypes.c_void_p:
 def _destroy_with(owner: Any, destroy: Callable[..., Any], pointer: ctypes.c_void_p) -> None:
     """Destroy the object at a pointer with its owner, unless the interpreter ends first.
 
-    At the interpreter's end modules are taken apart, and the process frees the memory anyway.
+    At exit, modules are already being torn down, and the process frees the memory anyway.
     """
     weakref.finalize(owner, destroy, pointer).atexit = False
 
@@ -96,7 +95,7 @@ class Matrices:
     pitch : int
         Elements from one column to the next.
     count, stride : int
-        How many matrices there are, and the elements from one to the next.
+        The number of matrices, and the elements from one to the next.
     """
 
     def __init__(
@@ -121,7 +120,7 @@ class Matrices:
 
 
 class LtProduct:
-    """D = op(A) op(B), for matrices that are counted by columns.
+    """D = op(A) op(B), for column-major matrices.
 
     Parameters
     ----------
@@ -172,7 +171,7 @@ class LtProduct:
         self.one, self.zero = np.ones(1, scale), np.zeros(1, scale)
 
     def algorithms(self, most: int, *, workspace_bytes: int) -> list[HeuristicResult]:
-        """Return the algorithms that the heuristics offer, the one that they prefer first."""
+        """Return the algorithms that the heuristics offer, the preferred one first."""
         lib, preference = library(), ctypes.c_void_p()
         check(lib.cublasLtMatmulPreferenceCreate(ctypes.byref(preference)), "preference")
         try:
@@ -214,7 +213,7 @@ class LtProduct:
         return a.type, b.type, d.type, d.type
 
     def check(self, result: HeuristicResult) -> int:
-        """Set the workspace that an algorithm takes; return a status, 0 if it can compute this."""
+        """Set the workspace that an algorithm needs; return a status, 0 if it can compute this."""
         return int(
             library().cublasLtMatmulAlgoCheck(
                 self.handle,

@@ -1,7 +1,7 @@
-"""From the layout of a request to products that cuBLASLt launches.
+"""Convert the layout of a request to products that cuBLASLt launches.
 
-The library counts matrices by columns, so it computes the transpose of C from B and A. It takes
-stacks with one axis; the host loops over others.
+The library's matrices are column-major, so it computes the transpose of C from B and A. It supports
+stacks with one axis; the host loops over the other axes.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ COMPUTE = MappingProxyType(
 
 @dataclass(frozen=True)
 class Stack:
-    """The axis of a batch that one launch computes, and the others.
+    """The batch axis that one launch computes, and the offsets along the other axes.
 
     Attributes
     ----------

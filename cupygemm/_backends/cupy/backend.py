@@ -38,7 +38,7 @@ _PARTS = "multiply parts of the operands one after the other"
 
 
 def create(properties: DeviceProperties, others: Sequence[Backend] = ()) -> CupyBackend:
-    """Return the backend of a device, to be asked after `others`."""
+    """Return the backend of a device, which is used if `others` do not support a request."""
     return CupyBackend(properties, others)
 
 
@@ -49,7 +49,7 @@ class CupyBackend(NoExtras):
     ----------
     properties : DeviceProperties
     others : sequence of Backend
-        The backends that are asked first; they say which 8-bit floats the device multiplies.
+        The backends with priority; they determine the 8-bit floats that the device multiplies.
     """
 
     name = "cupy"
@@ -68,7 +68,7 @@ class CupyBackend(NoExtras):
         if FLOAT8_DTYPES & {types.x1, types.x2, *({types.stored} - known)}:
             return Support(self._float8_hint(types))
         dtype = self.dtype(request)
-        if self._device.is_emulated and dtype.kind not in "biu":  # CuPy has a kernel for those
+        if self._device.is_emulated and dtype.kind not in "biu":  # CuPy has a kernel for these
             return Support(
                 self._refusal(
                     dtype, "the BLAS library of the emulated device has only these kernels"
@@ -93,7 +93,7 @@ class CupyBackend(NoExtras):
         )
 
     def launch(self, request: Request, compiled: Compiled) -> Runner:
-        """Return the runner, which converts operands and results where CuPy would be wrong."""
+        """Return the runner, which converts operands and results if CuPy would be wrong."""
         import cupy
 
         types, dtype = request.types, self.dtype(request)
@@ -119,7 +119,7 @@ class CupyBackend(NoExtras):
     def dtype(self, request: Request) -> np.dtype[Any]:
         """Return the dtype in which `cupy.matmul` computes the product."""
         types = request.types
-        if types.operand == I8:  # the result may be the sums themselves
+        if types.operand == I8:  # the result may be the unrounded sums
             return types.stored
         if types.operand not in HALVES:
             return types.operand
@@ -139,7 +139,7 @@ class CupyBackend(NoExtras):
 
     def _refusal(self, dtype: np.dtype[Any], detail: str, remedy: str = "") -> str:
         types = ("float32", "float64") if self._has_kernels else ("float32",)
-        if dtype.name in types and self._has_kernels:  # it has kernels, but not for these extents
+        if dtype.name in types and self._has_kernels:  # kernels exist, but not for these extents
             remedy = _PARTS
         remedy = remedy or f"convert the operands to {', or to '.join(types)}"
         return (
@@ -170,7 +170,7 @@ class CupyBackend(NoExtras):
 
     @contextlib.contextmanager
     def _sums_in_float32(self) -> Iterator[None]:
-        """Forbid cuBLAS to round partial sums to 16 bits; each thread has its own handle."""
+        """Forbid cuBLAS from rounding partial sums to 16 bits; each thread has its own handle."""
         if self._device.is_hip:
             yield
             return

@@ -1,4 +1,4 @@
-"""Products of cuBLAS that are subtracted from a matrix in place, which `cupy.matmul` cannot do."""
+"""Subtract products from a matrix in place by cuBLAS, which `cupy.matmul` cannot do."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ def subtract_product(a: Any, b: Any, c: Any) -> None:
     Parameters
     ----------
     a, b, c : cupy.ndarray
-        Matrices, or stacks with one leading axis. One of the last two axes is contiguous, and the
-        last one in `c`.
+        Matrices, or stacks with one leading axis. One of the last two axes is contiguous; in `c`,
+        the last axis.
     """
     from cupy.cuda.device import get_cublas_handle
     from cupy_backends.cuda.libs import cublas
@@ -24,7 +24,7 @@ def subtract_product(a: Any, b: Any, c: Any) -> None:
     letter = _FUNCTIONS[c.dtype.char]
     minus, one = np.array(-1, c.dtype), np.array(1, c.dtype)
     m, n = c.shape[-2:]
-    # cuBLAS's matrices are columns: it computes the transpose.
+    # cuBLAS's matrices are column-major: it computes the transpose.
     op_b, ldb = _operand(b)
     op_a, lda = _operand(a)
     places = [(b, ldb), (a, lda), (c, max(c.strides[-2] // c.itemsize, n))]

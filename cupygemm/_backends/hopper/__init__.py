@@ -11,6 +11,6 @@ A call passes through these modules and packages::
     product       the launches of one product (launch), with their workspaces
     cuda          what CuPy does not bind of the driver
 
-Some products have a choice of their own: batches of small matrices (`small`), groups, scales along
+Some products have a separate choice: batches of small matrices (`small`), and groups, scales along
 k and symmetric products (`other_products`).
 """

@@ -57,7 +57,7 @@ from cupygemm._request.request import Request
 
 
 def config_of(**fields: Any) -> HopperConfig | SmallConfig:
-    """Return the configuration with these fields, as the database of tuned ones keeps them."""
+    """Return the configuration with these fields, from the database of tuned configurations."""
     kind = SmallConfig if "num_teams" in fields else HopperConfig
     return kind(**fields)
 
@@ -96,8 +96,8 @@ class HopperBackend(NoExtras):
     ----------
     arch : HopperArch
     beside : bool
-        Whether other kernels run at the same time. Then none starts before the previous work of its
-        stream has ended, since it would wait on SMs that the others need.
+        Whether other kernels run concurrently. Kernels then do not start before the previous work
+        of their stream has ended, since they would wait on SMs that the others need.
     """
 
     name = "hopper"
@@ -110,11 +110,12 @@ class HopperBackend(NoExtras):
     def __init__(self, arch: HopperArch, *, beside: bool = False) -> None:
         self.arch = arch
         self._beside = beside
-        # More than 8 thread blocks are not portable: smaller parts have fewer SMs side by side.
+        # Clusters of more than 8 thread blocks are not portable: smaller GPUs have fewer SMs per
+        # GPC.
         self.max_cluster = 16 if arch.num_sms >= _SMS_OF_WHOLE_GPCS else 8
 
     def supports(self, request: Request) -> Support:
-        """Tell whether a kernel takes the request, and the model prefers it to cuBLAS's."""
+        """Tell whether a kernel supports the request, and the model prefers it to cuBLAS's."""
         if self._small(request) is not None:
             return SUPPORTED
         support = supports_types(request)
@@ -127,7 +128,7 @@ class HopperBackend(NoExtras):
         return SUPPORTED
 
     def problem(self, request: Request) -> GemmProblem | None:
-        """Return the problem that the kernel solves; None for types that no kernel takes."""
+        """Return the problem that the kernel solves; None for unsupported types."""
         if supports_types(request) or not _why_not_small(request):
             return place_request(request).layout.problem
         return None
@@ -191,8 +192,8 @@ class HopperBackend(NoExtras):
     def part(self, request: Request, whole: Compiled) -> Compiled | None:
         """Compile the kernels for some rows of a product: the same configuration, unless stream-k.
 
-        A persistent grid cuts tiles along k by their number, which depends on the rows. All tiles
-        sum 16-bit operands alike, so that the best one for the rows is taken.
+        How a persistent grid splits tiles along k depends on the number of tiles, and so on the
+        rows. All tiles sum 16-bit operands in the same order, so the best one for the rows is used.
         """
         config: Any = whole.config
         problem = self.problem(request)
@@ -202,7 +203,7 @@ class HopperBackend(NoExtras):
             config = best_in_one_order(problem, self.arch) or config
         try:
             return self.compile(request, config, reason="its rows are part of another product")
-        except ValueError:  # the configuration does not take their number or their alignment
+        except ValueError:  # the configuration does not support their number or alignment
             return None
 
     def variants(self, request: Request, config: Any) -> Sequence[HopperConfig]:
@@ -296,7 +297,7 @@ class HopperBackend(NoExtras):
 
 
 def _why_not_small(request: Request) -> str | None:
-    """Return why the kernel for small matrices does not take the types, or None if it does."""
+    """Return why the kernel for small matrices does not support the types, or None if it does."""
     if precision_of(request) != "ieee":
         return "it multiplies float32 exactly"
     return why_types_unsupported(request, SMALL_PRODUCTS, FLOAT8, "ieee")

@@ -56,11 +56,11 @@ MAX_CLUSTER = 8
 _SIDE_BY_SIDE = (18, 18, 16, 16, 16, 16, 16, 8, 2, 2, 2, 2)
 """The SMs of an H200 in groups that can share a cluster. They give the numbers of clusters of one
 to eight blocks that the driver's occupancy gives: 132, 66, 39, 30, 22, 17, 15 and 15."""
-_LEFT_OVER = 12  # of fewer SMs, those that clusters of more than two blocks cannot use
+_LEFT_OVER = 12  # of fewer SMs, without those that clusters of more than two blocks cannot use
 
 
 def staged_row_bytes(dtype: DType) -> int:
-    """Return the bytes of a row of staged results: 64 single ones, or a swizzle's width."""
+    """Return the bytes of a row of staged results: 64 for 1-byte elements, or a swizzle's width."""
     return BLOCK_ROWS if ITEMSIZE[dtype] == 1 else SLAB_BYTES
 
 
@@ -82,12 +82,12 @@ class HopperArch:
     clock_mhz : int
         The clock under load.
     hbm_bytes_per_clock : int
-        The memory bandwidth of the GPU, for what L2 does not hold.
+        The memory bandwidth of the GPU, for data that is not in L2.
     l2_bytes : int
         The size of L2, of both of its halves together.
     places_by_sm : bool
-        Kernels may give each SM the tile of its number, see `by_sm`; not where some of the SMs are
-        left to other kernels.
+        Kernels may assign each SM the tile of its number, see `by_sm`; not if some SMs are left to
+        other kernels.
     """
 
     name: str = "sm_90a"
@@ -106,22 +106,22 @@ class HopperArch:
         kilohertz, bits = values.get("memoryClockRate", 0), values.get("memoryBusWidth", 0)
         if not kilohertz or not bits:
             return arch
-        nominal = 2 * kilohertz * 1e3 * bits / 8  # bytes a second, two transfers a clock
+        nominal = 2 * kilohertz * 1e3 * bits / 8  # bytes per second, two transfers per clock
         in_a_clock = round(_REACHED * nominal / (arch.clock_mhz * 1e6))
         return replace(arch, hbm_bytes_per_clock=in_a_clock)
 
     def num_clusters(self, size: int) -> int:
-        """Return how many clusters of `size` blocks fit on the GPU at once."""
+        """Return how many clusters of `size` blocks fit on the GPU."""
         return num_clusters(self.num_sms, size)
 
 
 def num_clusters(num_sms: int, size: int) -> int:
-    """Return how many clusters of `size` blocks fit on a GPU at once, with one block on each SM.
+    """Return how many clusters of `size` blocks fit on a GPU, with one block on each SM.
 
-    A cluster lies within one group of SMs (GPC). The groups differ in size, so larger clusters
+    A cluster runs within one group of SMs (GPC). The groups differ in size, so larger clusters
     leave some SMs unused.
     """
-    fewer = num_sms < sum(_SIDE_BY_SIDE)  # and in which groups is not known
+    fewer = num_sms < sum(_SIDE_BY_SIDE)  # but not which groups
     left_over = _LEFT_OVER if fewer and size > 2 else 0
     on_h200 = sum(group // size for group in _SIDE_BY_SIDE)
     return max(1, min(on_h200, (num_sms - left_over) // size))
@@ -144,7 +144,7 @@ class HopperConfig:
     cluster_m, cluster_n : int
         The blocks of a cluster along each axis; with `cluster_k`, their product is at most 8.
     group_m : int
-        The rows of clusters that the grouped raster walks before it moves on by a column.
+        The rows of clusters that the grouped raster walks before it advances by a column.
     split_k : int
         The number of parts of k that different blocks sum. A second kernel adds them in their
         order.
@@ -152,14 +152,14 @@ class HopperConfig:
         The number of parts of k that the blocks of a cluster sum. They exchange their sums through
         shared memory, and each stores a share of the tile's columns.
     stream_k : int
-        The number of clusters of a persistent grid that cuts tiles along k so that all clusters
+        The number of clusters of a persistent grid that splits tiles along k so that all clusters
         have the same number of steps; 0 leaves tiles whole.
     promote : bool
         The tensor cores sum over 256 bytes of k only, and these sums are added in fp32 outside
         them.
     mma_sync : bool
-        The operands are loaded to registers and multiplied by mma.sync instead of wgmma, which
-        does not take fp64.
+        The operands are loaded to registers and multiplied by mma.sync instead of wgmma, which does
+        not support fp64.
     raster : {"grouped", "hilbert"}
         The order in which clusters take tiles; see ``common/raster.hpp``.
     transposed_c : bool

@@ -1,8 +1,8 @@
 """The launches of a Hopper product: the GEMM, and the sum of the parts of k.
 
 The GEMM's parameter holds three tensor maps, so it depends on the addresses. Packed parameters are
-cached by address and by the epilogue's arguments, so a repeated call with the same arrays packs
-nothing.
+cached by address and by the epilogue's arguments, so a repeated call with the same arrays does not
+pack.
 """
 
 from __future__ import annotations
@@ -154,8 +154,8 @@ class GemmLaunch:
     def __call__(self, a: int, b: int, c: int, epilogue: bytes = b"", workspace: int = 0) -> None:
         """Enqueue the launch.
 
-        `epilogue` holds packed arguments that follow the struct. If the kernel cuts tiles,
-        `workspace` is the address of `stream_bytes` bytes; if it places them by SM, of its marks.
+        `epilogue` holds packed arguments that follow the struct. If the kernel splits tiles,
+        `workspace` is the address of `stream_bytes` bytes; if it assigns tiles by SM, of its marks.
         """
         key = (a, b, c, workspace, epilogue)
         packed = self._packed.get(key) or self._pack(*key)
@@ -235,7 +235,7 @@ def _map_of_c(geometry: Geometry, config: HopperConfig, address: int, columns: i
 
 
 def stream_bytes(config: HopperConfig) -> int:
-    """Return the bytes of the workspace of a kernel that cuts tiles: marks and fp32 sums."""
+    """Return the bytes of the workspace of a kernel that splits tiles: marks and fp32 sums."""
     blocks = config.stream_k * config.cluster_size
     marks = -(-8 * blocks * config.num_consumers // 128) * 128
     return marks + 4 * blocks * config.tile_m * config.tile_n
@@ -244,9 +244,9 @@ def stream_bytes(config: HopperConfig) -> int:
 def _loaded(extent: int, tile: int, major: str, shares: int, itemsize: int) -> tuple[int, int]:
     """Return the rows or columns of an operand that a stage loads, and the rows of each box.
 
-    A k-major matrix with fewer rows than the tile is loaded by smaller boxes, because TMA takes
-    time for absent rows too, and more so if it multicasts them. The rest of the tile keeps old
-    values, which only affect rows of C that do not exist.
+    A k-major matrix with fewer rows than the tile is loaded by smaller boxes, because TMA spends
+    time on absent rows too, and more if it multicasts them. The rest of the tile keeps old values,
+    which only affect rows of C that do not exist.
     """
     box = int(lines_of_share(tile, major, shares, SLAB_BYTES // itemsize))
     if major != "k":
@@ -258,7 +258,7 @@ def _loaded(extent: int, tile: int, major: str, shares: int, itemsize: int) -> t
 def launch_grid(config: HopperConfig, units: int, num_sms: int, *, by_sm: bool = False) -> Triple:
     """Return the grid of a launch: clusters that fill the GPU once, or one for each unit.
 
-    Blocks that exchange sums end after one unit. If tiles are placed by SM, each SM has a block.
+    Blocks that exchange sums end after one unit. If tiles are assigned by SM, each SM has a block.
     """
     if by_sm:
         return num_sms, 1, 1
@@ -271,7 +271,7 @@ def launch_grid(config: HopperConfig, units: int, num_sms: int, *, by_sm: bool =
 
 
 class MarkedLaunch:
-    """The launch of a GEMM kernel that gives each SM the tile of its number.
+    """The launch of a GEMM kernel that assigns each SM the tile of its number.
 
     Parameters
     ----------
@@ -319,7 +319,7 @@ class AddLaunch:
         self._enqueue = Enqueue(kernel, (blocks, min(batches, _MAX_GRID_Y), 1), _ADD_THREADS)
 
     def __call__(self, workspace: int, c: int, epilogue: bytes = b"") -> None:
-        """Enqueue the sum; `epilogue` holds its packed arguments, if there is one."""
+        """Enqueue the sum; `epilogue` holds its packed arguments, if present."""
         self._enqueue(self._parameters[workspace, c, epilogue])
 
 

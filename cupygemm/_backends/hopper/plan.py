@@ -3,7 +3,7 @@
 TMA reads an operand in place if its rows begin at multiples of 16 bytes; a kernel first copies
 other operands to such rows. A result that TMA cannot write is stored without it. If there are too
 few tiles for the SMs, k is split, and a second kernel adds the parts in their order. If the tiles
-fill the SMs unevenly, some of them are cut along k. A kernel may compute the transpose of the
+fill the SMs unevenly, some of them are split along k. A kernel may compute the transpose of the
 result from the exchanged operands. No sum depends on timing.
 """
 
@@ -60,7 +60,7 @@ class HopperChoice:
     by_sm : bool
         Each SM computes the tile of its number, see `by_sm`.
     lower_triangle : bool
-        The kernel computes the lower triangle of C, and a second one mirrors it.
+        The kernel computes the lower triangle of C, and a second kernel mirrors it.
     block_scales : BlockScales or None
         The kernel scales sums along k, see `generate`.
     row_groups : {"shared", "masked"} or None
@@ -129,7 +129,7 @@ class HopperChoice:
         return tuple(notes)
 
     def geometry(self) -> Geometry:
-        """Return what the GEMM kernel reads and writes, padding and workspace included."""
+        """Return the GEMM kernel's operands and result, including padding and workspace."""
         problem, result = self.problem, self.c
         batch = _triple(problem.batch)
         if self.config.split_k > 1 or self.finishes:
@@ -162,7 +162,7 @@ class HopperChoice:
 def choose(
     layout: Layout, arch: HopperArch, config: HopperConfig | None = None, *, reason: str = ""
 ) -> HopperChoice:
-    """Return the kernels for the launches of a layout, by a given configuration or the best.
+    """Return the kernels for the launches of a layout, by the given or the best configuration.
 
     Parameters
     ----------
@@ -171,7 +171,7 @@ def choose(
     config : HopperConfig, optional
         The configuration; by default the one that the cost model prefers.
     reason : str
-        Why that configuration was taken.
+        Why that configuration was chosen.
 
     Raises
     ------
@@ -216,7 +216,7 @@ def choose(
 def _copy(
     stack: TmaStack, dtype: DType, alignment: int, *, transposes: bool, low_term: int
 ) -> OperandCopy | None:
-    """Return the copy of an operand that the kernel needs, if it needs one."""
+    """Return the copy of an operand that the kernel needs, or None."""
     if dtype == "tf32x3":
         return OperandCopy(_SPLIT, transposes, num_terms=NUM_TERMS, low_term=low_term)
     if transposes:

@@ -34,7 +34,7 @@ def make_launches(layout: Layout, choice: HopperChoice) -> list[Callable[..., No
 
 
 def moved_launches(layout: Layout, launch: Callable[..., None]) -> list[Callable[..., None]]:
-    """Return the launches of a layout: one launch, at the offsets of each."""
+    """Return the launches of a layout: the same launch at several offsets."""
     sizes = [ITEMSIZE[getattr(layout.problem, f"{name}_dtype")] for name in ("a", "b", "out")]
     offsets = [
         tuple(s * o for s, o in zip(sizes, (each.a, each.b, each.c), strict=True))
@@ -56,8 +56,8 @@ def _moved(launch: Callable[..., None], offsets: tuple[int, ...]) -> Callable[..
 def make_product(choice: HopperChoice) -> Callable[..., None]:
     """Return the function that launches the kernels of one product.
 
-    It takes the addresses of A, B and C, and the packed arguments of the epilogue, and those of
-    groups of rows and of scales along k.
+    Its arguments are the addresses of A, B and C, the packed arguments of the epilogue, and those
+    of groups of rows and of scales along k.
     """
     from cupy.cuda import alloc
 
@@ -120,7 +120,7 @@ Preparation = Callable[[int, int], tuple[int, int, Any]]
 
 
 def make_preparation(choice: HopperChoice) -> Preparation | None:
-    """Return the function that puts the operands into the kernel's order and makes copies.
+    """Return the function that arranges the operands in the kernel's order and makes copies.
 
     Given the addresses of A and B, it returns the addresses that the kernel reads, and the memory
     of the copies. That memory must live until the kernel is enqueued; the pool then reuses it only

@@ -1,4 +1,4 @@
-"""How the Hopper kernels take a request: which types they support, and where its arrays lie."""
+"""The types that the Hopper kernels support, and the placement of a request's arrays."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def place_request(request: Request) -> Placement:
 
 
 def supports_types(request: Request) -> Support:
-    """Tell whether the kernels take the types of a request."""
+    """Tell whether the kernels support the types of a request."""
     precision = precision_of(request)
     if request.types.operand == F32 and precision == "ieee":
         return Support(_EXACT_FLOAT32)

@@ -1,7 +1,7 @@
 """`SmallConfig`: how the kernel for batches of small matrices computes a product.
 
 A team of a few warps computes a product, or a tile of it. Blocks have several teams, and threads
-copy slabs to shared memory as they lie, so any order, alignment and extent will do.
+copy slabs to shared memory in their memory order, so any order, alignment and extent is supported.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class SmallConfig:
 
 
 def blocks_on(config: SmallConfig, problem: GemmProblem, arch: HopperArch) -> int:
-    """Return how many blocks the GPU takes at once, by their threads and shared memory."""
+    """Return how many blocks fit on the GPU, by their threads and shared memory."""
     shared = config.shared_bytes(problem) + BLOCK_OVERHEAD
     of_sm = min(MAX_BLOCKS, MAX_THREADS // config.num_threads, SM_BYTES // shared)
     return arch.num_sms * max(1, of_sm)

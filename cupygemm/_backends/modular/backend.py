@@ -1,7 +1,7 @@
-"""The backend of ``precision="int8x14"`` and the like, on devices whose kernels multiply int8.
+"""The backend of ``precision="int8x14"`` and similar, on devices whose kernels multiply int8.
 
-It multiplies float32 and float64 by residues (product.py). The other backends of the device
-multiply the residues, so it takes them as an argument.
+It multiplies float32 and float64 by residues (product.py). The other backends of the device, which
+it receives as an argument, multiply the residues.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class ModularBackend(NoExtras):
     others : sequence of Backend
         The other backends of the device.
     kernels : dict, optional
-        Kernels that are loaded already.
+        Kernels that are already loaded.
     """
 
     name = "modular"
@@ -64,7 +64,7 @@ class ModularBackend(NoExtras):
         self._kernels: KernelsByType = {} if kernels is None else kernels
 
     def supports(self, request: Request) -> Support:
-        """Tell whether residues are asked for, with at most alpha, beta and c as epilogue."""
+        """Tell whether the request is for residues, with at most alpha, beta and c as epilogue."""
         if not request.moduli:
             return NOT_ASKED
         if not self._has_int8:
@@ -81,7 +81,7 @@ class ModularBackend(NoExtras):
         return SUPPORTED
 
     def candidates(self, request: Request) -> Sequence[Candidate]:
-        """Return nothing: the other backends choose."""
+        """Return no candidates: the other backends choose."""
         return ()
 
     def compile(self, request: Request, config: Any = None, *, reason: str = "") -> Compiled:
@@ -120,7 +120,7 @@ class ModularBackend(NoExtras):
 
     @functools.cached_property
     def _has_int8(self) -> bool:
-        """Whether the first of the others multiplies residues; to ask takes milliseconds."""
+        """Whether the first of the others multiplies residues; the check takes milliseconds."""
         shape = (1, 1, 64, 64)
         residues = sums_request(shape, shape, (1, 1, 64 * I32.itemsize, I32.itemsize))
         return bool(self._others[0].supports(residues))
@@ -131,7 +131,7 @@ class ModularBackend(NoExtras):
 
 
 def _runner(request: Request, compute: Compute) -> Runner:
-    """Return the runner that shapes arrays as stacks of matrices, and copies where it must."""
+    """Return the runner that reshapes arrays to stacks of matrices, and copies if necessary."""
     import cupy
 
     shape, types = request.shape, request.types

@@ -1,4 +1,4 @@
-"""The kernels of ``kernels/common/modular``: their texts, and launches that take addresses."""
+"""The kernels of ``kernels/common/modular``: their sources, and launches that take addresses."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Kernels:
     Parameters
     ----------
     backend : Backend
-        What compiles them.
+        The backend that compiles them.
     dtype : numpy.dtype
         float32 or float64.
     moduli : int
@@ -56,7 +56,7 @@ class Kernels:
         return self._load(RESIDUES, along_k, along_k=along_k, moduli=self.moduli)
 
     def reconstruct(self, across: int) -> Launch:
-        """Return the kernel that reconstructs numbers from residues, `across` threads a row."""
+        """Return the kernel that reconstructs numbers from residues, `across` threads per row."""
         return self._load(RECONSTRUCT, across, across=across, moduli=self.moduli)
 
     def _load(self, kind: KernelKind, key: int, **config: int | bool) -> Launch:

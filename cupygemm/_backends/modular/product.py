@@ -1,12 +1,12 @@
-"""A product by residues, on arrays: scale, multiply modulo several integers, put together.
+"""A product by residues, on arrays: scale, multiply modulo several integers, reconstruct.
 
 ::
 
     rows of A, columns of B -> exponents -> residues, int8   (matrix, modulus, vector, k)
     residues of A @ residues of B        -> sums, int32      (matrix, modulus, m, n)
-    C = alpha * (sums put together, scaled back) + beta * C
+    C = alpha * (reconstructed sums, scaled back) + beta * C
 
-The sums take the most memory, so the rows of A are multiplied in turns. Sums of more than
+The sums use the most memory, so the rows of A are multiplied in several passes. Sums of more than
 `MOST_TERMS` products could overflow, so k is divided too.
 """
 
@@ -56,9 +56,9 @@ class ModularProduct:
     Parameters
     ----------
     backends : sequence of Backend
-        What multiplies int8, the preferred one first.
+        The backends that multiply int8, in order of priority.
     kernels : Kernels
-        Those of the type of the matrices.
+        The kernels for the type of the matrices.
     """
 
     def __init__(self, backends: Sequence[Backend], kernels: Kernels) -> None:
@@ -121,7 +121,7 @@ class ModularProduct:
         alpha: float,
         beta: float,
     ) -> None:
-        """Multiply residues, put the sums together, and add the product to C."""
+        """Multiply residues, reconstruct the sums, and add the product to C."""
         import cupy
 
         matrices, m, n = c.shape
@@ -165,7 +165,7 @@ class ModularProduct:
 
 
 def rows_at_once(moduli: int, matrices: int, m: int, n: int) -> int:
-    """Return the rows of C whose sums are computed at once, at least a few."""
+    """Return the number of rows of C whose sums are computed together, at least a few."""
     row_bytes = matrices * moduli * n * I32.itemsize
     return max(_SUMS_BYTES // max(row_bytes, 1) // _ROWS, 1) * _ROWS if m else _ROWS
 
@@ -196,7 +196,7 @@ def multiplier(request: Request, backends: Sequence[Backend]) -> tuple[Backend, 
     Raises
     ------
     TypeError
-        None does.
+        No backend computes it.
     """
     for backend in backends:
         if backend.supports(request):

@@ -54,7 +54,7 @@ class Mainloop(Protocol):
         """
 
     def tiles_ahead(self, config: GemmConfig) -> int:
-        """Return how many tiles are being loaded from memory while one is multiplied."""
+        """Return the number of tiles being loaded from memory while one is multiplied."""
 
 
 _MODULES: tuple[Mainloop, ...] = (
@@ -73,7 +73,7 @@ def mainloop_of(config: GemmConfig) -> Mainloop:
 
 
 def resident_workgroups(config: GemmConfig, arch: Arch, itemsize: int) -> int:
-    """Return the workgroups that fit on a CU at once, as limited by LDS and by registers."""
+    """Return the number of workgroups that fit on a CU, as limited by LDS and by registers."""
     waves = config.num_threads // WAVE_SIZE
     by_lds = arch.lds_bytes // mainloop_of(config).lds_bytes(config, itemsize)
     by_registers = config.waves_per_simd * arch.simds_per_cu // waves

@@ -3,9 +3,10 @@
 The device code is ``kernels/cdna/mainloop_direct_to_lds.hpp``. Tiles do not pass through registers,
 so LDS can hold a ring of several tiles, and the waves have registers for the largest tiles. The
 mainloop is meant for architectures that load 16 bytes a lane and transpose as they read LDS. On
-those that load a dword and transpose nothing, it serves k-major operands with few tiles, for which
-the long ring hides latency. Complex numbers would gain nothing: they need four times the MFMA, and
-the loop of register_double_buffer reaches 95 % issue efficiency and more for them.
+other architectures, which load a dword and do not transpose, it serves k-major operands with few
+tiles, for which the long ring hides latency. Complex numbers would gain nothing: they need four
+times the MFMA, and the loop of register_double_buffer reaches 95 % issue efficiency and more for
+them.
 """
 
 from __future__ import annotations
@@ -147,7 +148,7 @@ _TILES_160K = ConfigTable(
         32      32     128        2        1           5               1           16
     """,
 )
-# For 64 KiB: one workgroup, for problems that have no second one for each CU.
+# For 64 KiB: one workgroup, for problems with at most one workgroup per CU.
 _TILES_64K = ConfigTable(
     "direct_to_lds._TILES_64K",
     Tile,

@@ -99,7 +99,7 @@ def configs(dtype: DType, arch: str) -> tuple[GemmConfig, ...]:
     k-major rows. For bytes there is a tile of 256 as well: 16 lanes read 256 bytes of one k.
     """
     # The deepest instruction that a step feeds. A deeper one may have a higher rate, but this one
-    # outruns memory already: a CU reads 128 bytes of the long operand in a clock.
+    # is already faster than memory: a CU reads 128 bytes of the long operand per clock.
     mma = ARCHS[arch].deepest_mma(dtype, SHORT, operand_bytes=VECTOR_BYTES)
     if mma is None or dtype in (*COMPLEX_NAMES, *SCALED_TYPES):
         return ()

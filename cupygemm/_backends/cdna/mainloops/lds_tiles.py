@@ -1,4 +1,4 @@
-"""Shared by the mainloops that hold tiles in LDS: the layout of a tile, its limits, and its record.
+"""Tiles in LDS, for the mainloops that have them: layout, limits and records.
 
 A tile has rows of 128 bytes along k. A deeper tile consists of several slabs of such rows
 (``kernels/cdna/tile.hpp``).
@@ -65,7 +65,7 @@ def check_tile(config: GemmConfig, problem: GemmProblem, arch: Arch) -> str | No
 
 
 def transposed_by_reads(major: str, mma: int, itemsize: int, align: int, arch: Arch) -> bool:
-    """Whether a row-major tile has the same order in LDS as in memory, and reads transpose it."""
+    """Whether a row-major tile has the order of memory in LDS, and reads transpose it."""
     narrow = itemsize <= 2 and align >= DWORD_BYTES
     return arch.transposing_reads and major != "k" and mma == 16 and narrow
 
@@ -97,11 +97,12 @@ class Tile:
     Attributes
     ----------
     tile_m, tile_n, tile_k : int
-        Workgroup tile, elements. `tile_k` is that of 16-bit types; other types have as many bytes.
+        Workgroup tile, elements. `tile_k` is for 16-bit types; other types have the same number of
+        bytes.
     waves_m, waves_n, num_stages, waves_per_simd : int
         See `GemmConfig`.
     largest_mma : {16, 32}
-        The tile comes with the 16x16 instruction and, if this is 32, with the 32x32 one too.
+        The tile is built with the 16x16 instruction and, if this is 32, also with the 32x32 one.
     """
 
     tile_m: int
@@ -135,7 +136,7 @@ def configs_of(
 ) -> tuple[GemmConfig, ...]:
     """Return the configurations of tiles, with each instruction that a type has.
 
-    An instruction is the deepest whose operands are at most a vector of each lane, since a mainloop
+    Each is the deepest instruction whose operands are at most one vector per lane, since a mainloop
     reads vectors from LDS.
     """
     if dtype in SCALED_TYPES:

@@ -1,7 +1,7 @@
 """The mainloop of two groups of waves that take turns at the matrix unit: its limits and tiles.
 
-The device code is ``kernels/cdna/mainloop_ping_pong.hpp``. A workgroup takes a whole CU: all 64 KiB
-of LDS, and 256 registers a lane. It is for large products, whose tiles fill the CUs.
+The device code is ``kernels/cdna/mainloop_ping_pong.hpp``. A workgroup occupies a whole CU: all 64
+KiB of LDS, and 256 registers per lane. It is for large products, whose tiles fill the CUs.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def _check_groups(config: GemmConfig, problem: GemmProblem, arch: Arch) -> str |
 
 # -- The configurations that are built -------------------------------------------------------------
 
-# Sums of f64 and of complex numbers would take more registers than a wave of these tiles has.
+# Sums in f64 and complex sums would need more registers than a wave has.
 _TYPES: tuple[DType, ...] = ("bf16", "f16", "f32", "i8", *FLOAT8_NAMES, *SCALED_TYPES)
 
 

@@ -1,6 +1,6 @@
 """The mainloop that holds one tile in LDS and the next in registers: its limits and its tiles.
 
-The device code is ``kernels/cdna/mainloop_register_double_buffer.hpp``. It takes every type and
+The device code is ``kernels/cdna/mainloop_register_double_buffer.hpp``. It supports every type and
 major, so any problem can fall back on it.
 """
 
@@ -48,8 +48,8 @@ def _check_instruction(config: GemmConfig, problem: GemmProblem) -> str | None:
 
 # -- The configurations that are built -------------------------------------------------------------
 
-# For 64 KiB of LDS. Two workgroups of a large tile share a CU, or one of eight waves has it alone.
-# Skinny tiles overlap their own steps.
+# For 64 KiB of LDS. Two workgroups with large tiles share a CU, or one of eight waves occupies it
+# alone. Skinny tiles overlap their own steps.
 _TILES_64K = ConfigTable(
     "register_double_buffer._TILES_64K",
     Tile,
@@ -86,8 +86,8 @@ _TILES_160K = ConfigTable(
     """,
 )
 # For types of one byte. A transposed block of bytes is at least four vectors deep, so these tiles
-# have fewer threads, or twice the k. The first two of each table are deep enough along their side
-# of 256 only, so they are for operands that need no transposition along the other side.
+# have fewer threads, or twice the k. The first two tiles of each table are deep enough only along
+# their side of 256, so they require an operand without transposition along the other side.
 _BYTE_TILES_64K = ConfigTable(
     "register_double_buffer._BYTE_TILES_64K",
     Tile,
@@ -126,8 +126,8 @@ def idle_cycles(config: GemmConfig) -> int:
     """Return the idle cycles of a step: its barriers, and the LDS latency after them.
 
     4-wave kernels of this shape lose 10 to 13 % of 2048 cycles on an MI300X (AMD's Gluon tutorials,
-    see `cupygemm.emulator.calibration.figures`). The figure is higher by a share for tiles that
-    hide less of the latency.
+    see `cupygemm.emulator.calibration.figures`). The figure is increased for tiles that hide less
+    of the latency.
     """
     del config
     return 350

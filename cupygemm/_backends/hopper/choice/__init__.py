@@ -1,13 +1,13 @@
-"""Which configuration computes a product: what is built, what can run, and what is fastest.
+"""The choice of a configuration: what is built, what can run, and what is fastest.
 
-How `select` finds it, from left to right::
+The steps of `select`, from left to right::
 
     orientation   tile_shapes   check        admissible       cost.model      cost.correction
     as C or as    what is       what can     what is worth    cycles of       a network, for the
     transpose     built         run at all   while            each kernel     best of them
-    └────────────────────── all kernels at once, in columns (cost.shapes) ──────────────────┘
+    └───────────────────── all kernels together, in columns (cost.shapes) ──────────────────┘
 
-`admissible` keeps its answers for each kind of product, that is, for types and memory orders. Only
-what depends on the extents is computed for each product. `by_sm` and `early_start` say how the
-chosen kernel is launched. `fp64` and `tf32x3` say where cuBLAS is faster.
+`admissible` caches its answers for each kind of product, that is, for types and memory orders. Only
+terms that depend on the extents are computed for each product. `by_sm` and `early_start` decide how
+the chosen kernel is launched. `fp64` and `tf32x3` decide where cuBLAS is faster.
 """

@@ -1,8 +1,8 @@
-"""Which configurations the selector ranks for a product, as columns.
+"""The configurations that the selector ranks for a product, as columns.
 
-`check` says which kernels can run. Most of what it asks depends on types and memory orders only, so
-its answers are kept for each such kind of product. What depends on the extents as well is decided
-here, for all configurations at once; a test holds both to each other.
+`check` decides which kernels can run. Most of its conditions depend only on types and memory
+orders, so its answers are cached for each such kind of product. Conditions that also depend on the
+extents are evaluated here, for all configurations together; a test compares both.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _WORDS = 1 << 31
 
 
 class Limits(NamedTuple):
-    """What the extents of a product must be for each configuration to be worth while.
+    """The limits of a product's extents within which each configuration is worthwhile.
 
     Attributes
     ----------
@@ -39,14 +39,14 @@ class Limits(NamedTuple):
         A product must have more tiles along each axis: with fewer, half of the blocks of each
         cluster would have no work.
     narrower : numpy.ndarray
-        The number of columns of the same cluster with tiles that are narrower by one step. It must
-        differ from that of this cluster. -1 if there are no such tiles.
+        The number of columns of a cluster whose tiles are narrower by one step. A product must have
+        fewer clusters across with the wider tiles. -1 if there are no such tiles.
     least_units, most_units : numpy.ndarray
         The fewest and the most units of work.
     least_steps : numpy.ndarray
         The fewest steps along k.
     most_groups : numpy.ndarray
-        The most groups of steps of a tile that is cut.
+        The most groups of steps of a tile that is split.
     """
 
     rows: NDArray[np.int64]
@@ -68,15 +68,16 @@ class Admissible:
     group_k : numpy.ndarray
         The elements of k that a kernel computes together.
     whole, can_cut, can_split : numpy.ndarray of bool
-        Whether a kernel can compute whole tiles, cut tiles along k, and sum parts of k.
+        Whether a kernel can compute whole tiles, split tiles along k (stream-K), and sum parts of
+        k.
     limits : Limits
     fixed : FixedCosts
-        Of all configurations with whole tiles, then of all with tiles that are cut along k, then
-        of all with parts of k.
+        Of all configurations with whole tiles, then of all with stream-K, then of all with parts of
+        k.
     features : numpy.ndarray
         The rows of `config_features`, in the same order.
     can_place : numpy.ndarray of bool
-        Whether a kernel can give each SM the tile of its number, in the same order.
+        Whether a kernel can assign tiles by SM, in the same order.
     """
 
     columns: ConfigColumns
@@ -93,7 +94,8 @@ class Admissible:
 def kind_of(problem: GemmProblem) -> GemmProblem:
     """Return a product with the types and orders of a problem, of typical extents.
 
-    `check` has no objection to these extents. TMA can store C, or cannot, as it can the problem's.
+    `check` accepts these extents. TMA can store this product's C if and only if it can store the
+    problem's.
     """
     return replace(
         problem,
@@ -115,7 +117,7 @@ def kind_of(problem: GemmProblem) -> GemmProblem:
 def admissible(
     kind: GemmProblem, among: tuple[HopperConfig, ...] | None, arch: HopperArch
 ) -> Admissible:
-    """Return the configurations that can compute a kind of product, of all or of those given."""
+    """Return which of all or of the given configurations can compute a kind of product."""
     configs = configs_for_product(kind) if among is None else among
     ways = {flag: as_computed(kind, transposed_c=flag) for flag in (False, True)}
     found, of_widths = [], frozenset(transposed_widths() if among is None else ())
@@ -156,7 +158,7 @@ def _limits(c: ConfigColumns, has_narrower: NDArray[np.bool_], arch: HopperArch)
     step = WIDTH_STEP * c.cluster_k
     narrower = np.maximum(step, c.tile_n - step) * c.cluster_n
     fits = (_WORDS - 1) // c.cluster_size
-    divides_k = c.cluster_k > 1  # among the blocks of clusters that run at once
+    divides_k = c.cluster_k > 1  # among the blocks of clusters that run together
     return Limits(
         rows=c.cluster_m // 2,
         columns=c.cluster_n // 2,
@@ -169,7 +171,7 @@ def _limits(c: ConfigColumns, has_narrower: NDArray[np.bool_], arch: HopperArch)
 
 
 class Divisions(NamedTuple):
-    """Kernels that can compute a product, each with its division of k.
+    """The kernels that can compute a product, each with its division of k.
 
     Attributes
     ----------
@@ -178,7 +180,7 @@ class Divisions(NamedTuple):
     rows : numpy.ndarray
         The configuration of each kernel, as a row of `Admissible.columns`.
     ways : numpy.ndarray
-        The same with its way of division, as a row of `Admissible.fixed`.
+        The same with the division of k, as a row of `Admissible.fixed`.
     """
 
     columns: ConfigColumns
@@ -191,8 +193,9 @@ def divisions(found: Admissible, shapes: Shapes, arch: HopperArch) -> Divisions:
     """Return the kernels that can compute a product: with whole tiles, with stream-K, in parts.
 
     The parts fill the SMs once or twice; there are fewer if they would be shorter than four steps.
-    Configurations are left out if half of the blocks of each cluster would have no work, if
-    consumers that take turns at tiles would have only one tile, or if as many narrower tiles do.
+    Configurations are omitted if half of the blocks of each cluster would have no work, if
+    consumers that take turns at tiles would have only one tile, or if the same number of narrower
+    tiles suffices.
 
     Parameters
     ----------

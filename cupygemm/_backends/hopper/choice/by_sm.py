@@ -1,14 +1,14 @@
-"""Which kernels give each SM the tile of its number, and the memory in which their blocks mark SMs.
+"""Kernels that assign each SM the tile of its number, and the memory in which blocks mark SMs.
 
-Each half of L2 keeps its own copy of what its SMs read. If the blocks of a launch leave some SMs
-idle, those of the next one, which start early (`enqueue`), run on other SMs. Then both halves come
-to hold all of an operand, and L2 keeps less. If a tile always runs on the same SM, half of L2
-suffices for half of the operand, and the launches still overlap.
+Each half of L2 keeps its own copy of the data that its SMs read. If the blocks of a launch leave
+some SMs idle, the blocks of the next launch, which start early (`enqueue`), run on other SMs. Then
+both halves eventually hold all of an operand, and L2 keeps less. If a tile always runs on the same
+SM, half of L2 suffices for half of the operand, and the launches still overlap.
 
-Measured on an H200 (60 MB of L2, driver 580.159.04, 2026-11-27), beside an early start in any
-order: 435 kernels without clusters for layers of models take 0.90 of the time in the mean, 0.46 to
-0.56 of it warm where 72 blocks read 38 MB, and 1.07 at most. Those with fewer blocks or bytes than
-the limits below take up to 1.07 times as long.
+Measured on an H200 (60 MB of L2, driver 580.159.04, 2026-11-27), compared with an early start in
+any order: 435 kernels without clusters for layers of models take 0.90 of the time in the mean, 0.46
+to 0.56 of it warm where 72 blocks read 38 MB, and 1.07 at most. Kernels with fewer blocks or bytes
+than the limits below take up to 1.07 times as long.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ _GLOBAL_BYTES = 36  # bits, and a counter
 
 
 def runs_by_sm(configs: Config, shapes: Shapes, arch: HopperArch) -> Number:
-    """Return whether kernels of one product give each SM the tile of its number."""
+    """Return whether a product's kernel assigns each SM the tile of its number."""
     return can_place(configs) & places(shapes, num_units(configs, shapes), arch)
 
 
 def can_place(configs: Config) -> Number:
-    """Return whether kernels can give each SM the tile of its number.
+    """Return whether kernels can assign each SM the tile of its number.
 
-    Their blocks take more than half of an SM's shared memory, so no two are on one.
+    Their blocks use more than half of an SM's shared memory, so an SM holds only one.
     """
     c = configs
     alone = (c.cluster_size == 1) & (c.split_k == 1) & (c.stream_k == 0)
@@ -65,12 +65,12 @@ def can_repeat(problem: GemmProblem) -> bool:
 
 
 def marks(stream: int) -> int:
-    """Return the address of the marks of launches in the current stream, of this handle, or 0.
+    """Return the address of the marks for launches in the current stream, or 0.
 
-    Only the default stream of a device has marks, which are 0 between launches: launches that
-    run beside each other must not share them. Another stream may get the handle of one that was
-    destroyed while its work goes on, threads share a handle for their own default streams, and
-    kernels of a graph run beside those of its next launch. Without marks, tiles go in order.
+    Only the default stream of a device has marks, which are 0 between launches: concurrent launches
+    must not share them. Another stream may have the handle of a destroyed stream whose work is
+    unfinished, the per-thread default streams share one handle, and kernels of a graph may overlap
+    those of its next launch. Without marks, tiles are assigned in order.
     """
     from cupy.cuda import runtime
 
@@ -79,7 +79,7 @@ def marks(stream: int) -> int:
 
 @functools.cache
 def _memory(device: int) -> Any:
-    """Return memory of zeros, which stays allocated: launches in flight may use it."""
+    """Return zeroed memory, which stays allocated because launches in flight may use it."""
     from cupy.cuda import Device, Memory, MemoryPointer, Stream
 
     with Device(device):

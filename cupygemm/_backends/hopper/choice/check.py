@@ -1,7 +1,7 @@
-"""The one statement of which Hopper configurations can compute which problems.
+"""Check whether a Hopper configuration can compute a problem.
 
-The selector, the tuner, the tests and the messages that users read all rely on `check`. The device
-code repeats it as ``static_assert``.
+The selector, the tuner, the tests and the error messages all use `check`, the only statement of
+these limits in Python. The device code repeats them as ``static_assert``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from cupygemm._backends.hopper.config import (
 from cupygemm._records.dtypes import ITEMSIZE
 from cupygemm._records.problem import GemmProblem
 
-_BESIDE_OTHERS = 128  # the most accumulators of a thread that also has an epilogue or cuts tiles
+_BESIDE_OTHERS = 128  # the most accumulators of a thread that also has an epilogue or splits tiles
 _BESIDE_ROWS = 176  # the same of one that stores rows without TMA
 
 
@@ -33,7 +33,7 @@ def check(config: HopperConfig, problem: GemmProblem, arch: HopperArch) -> str |
     """Return why the kernel cannot compute the problem, or None if it can.
 
     Operands that TMA cannot read are copied, and a C that it cannot write is stored without it, so
-    neither is an objection.
+    both are allowed.
     """
     return (
         _check_problem(config, problem)
@@ -132,7 +132,7 @@ def _check_cuts(config: HopperConfig, problem: GemmProblem, groups: int) -> str 
 
 
 def _check_parts(config: HopperConfig, problem: GemmProblem) -> str | None:
-    """Return why the blocks of a cluster cannot sum parts of k, or None if they can or do not."""
+    """Return why the blocks of a cluster cannot sum parts of k, or None if they can or need not."""
     parts = config.cluster_k
     if parts == 1:
         return None

@@ -1,15 +1,15 @@
 """Whether a product's kernel may start before the previous work has ended (`enqueue`).
 
 Early starts hide the microsecond between two kernels. But if a launch leaves many SMs idle, the
-next one's blocks start on these, and on other SMs than in the call before. Each half of L2 keeps
-its own copy of what its SMs read. When the readers change from call to call, both halves come to
-hold all of an operand, and one of more than half of L2 does not stay. In order, the placement of
-blocks repeats, and so does what each half holds.
+next launch's blocks start on these, and so on other SMs than in the previous call. Each half of L2
+keeps its own copy of the data that its SMs read. When the readers change from call to call, both
+halves eventually need all of an operand, and an operand larger than half of L2 does not stay. In
+order, the placement of blocks repeats, and so do the contents of each half.
 
-Measured on an H200 (60 MB of L2, driver 580.159.04, 2026-11-27), in order beside early: kernels
-without clusters whose 67 to 100 blocks read 36 to 46 MB take 0.69 of the time warm and 0.96 cold,
-and 0.79 and 0.90 if they read 46 to 60 MB. Those of 101 blocks and more, and most of those that
-read less, take 1.05 to 1.2 times as long in order.
+Measured on an H200 (60 MB of L2, driver 580.159.04, 2026-11-27), in order compared with early:
+kernels without clusters whose 67 to 100 blocks read 36 to 46 MB take 0.69 of the time warm and 0.96
+cold, and 0.79 and 0.90 if they read 46 to 60 MB. Kernels of 101 blocks and more, and most kernels
+that read less, take 1.05 to 1.2 times as long in order.
 """
 
 from __future__ import annotations

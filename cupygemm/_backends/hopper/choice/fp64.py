@@ -1,10 +1,10 @@
-"""Products of fp64: when cuBLAS's is faster than that of a kernel of this library.
+"""Products of fp64: when cuBLAS is faster than this library's kernels.
 
-Both run on the same tensor cores and are bound by them, or by the GPU's power. Ours wins where the
-operands' rows do not begin at multiples of 16 bytes, which takes a third of cuBLAS's speed, and in
-batches of matrices that are not small. cuBLAS has smaller tiles, which leave fewer SMs idle in a
-small product, and takes less time for the largest. Products with an epilogue are ours always: it
-costs them little.
+Both run on the same tensor cores and are bound by them, or by the GPU's power. This library is
+faster if the operands' rows do not begin at multiples of 16 bytes, which costs cuBLAS a third of
+its speed, and for batches of matrices that are not small. cuBLAS has smaller tiles, which leave
+fewer SMs idle in a small product, and is faster for the largest products. This library always
+computes products with an epilogue, which costs little.
 
 cuBLAS's time is that of the busiest SM, for the best of its tiles and parts of k.
 """
@@ -29,7 +29,7 @@ POWER = 0.12
 Measured on an H200, driver 580.159.04, on 2026-11-23.
 """
 _SHORT, _LONG = 2e10, 1.4e11  # arithmetic operations
-_ROUND, _SPLIT = 2000.0, 6000.0  # cycles of a round of tiles besides its products, and of a sum
+_ROUND, _SPLIT = 2000.0, 6000.0  # cycles of a round of tiles without products, and of a sum
 _ALONE = 0.93  # of the rate of an SM's tensor cores, with a single tile
 _LEAST_PART = 128  # of k
 _TILES = np.array(
@@ -44,7 +44,7 @@ _TILES = np.array(
 
 
 def require(problem: GemmProblem, selection: HopperSelection, arch: HopperArch) -> None:
-    """Raise ValueError where cuBLAS is to compute a product of fp64.
+    """Raise ValueError if cuBLAS should compute a product of fp64.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ def require(problem: GemmProblem, selection: HopperSelection, arch: HopperArch) 
 
 
 def cublas_cycles(problem: GemmProblem, arch: HopperArch, constants: Fp64Constants = FP64) -> float:
-    """Return how long cuBLAS takes for a product of fp64."""
+    """Return cuBLAS's modelled cycles for a product of fp64."""
     rate = constants.fma_per_clock_of_batches if problem.batch else constants.fma_per_clock
     if min(problem.a_align, problem.b_align) < TMA_BYTES:
         rate /= constants.unaligned
@@ -84,12 +84,12 @@ def cublas_cycles(problem: GemmProblem, arch: HopperArch, constants: Fp64Constan
 
 
 def _long(problem: GemmProblem) -> float:
-    """Return from 0 to 1 how much a product is slowed by the limit of power."""
+    """Return how much the power limit slows a product, from 0 to 1."""
     return min(1.0, max(0.0, math.log2(problem.flops / _SHORT) / math.log2(_LONG / _SHORT)))
 
 
 def copy_cycles(problem: GemmProblem, constants: Fp64Constants = FP64) -> float:
-    """Return how long the copies of operands take that TMA cannot read."""
+    """Return the modelled cycles of the copies of operands that TMA cannot read."""
     rows = problem.m if problem.a_align < TMA_BYTES else 0
     rows += problem.n if problem.b_align < TMA_BYTES else 0
     return 16 * rows * problem.k * problem.num_batches / constants.copy_bytes_per_clock

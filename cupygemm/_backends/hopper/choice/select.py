@@ -1,10 +1,10 @@
 """Choose a Hopper configuration, and how k is divided, by their modelled cost.
 
-All kernels that can compute a product are ranked at once, in columns. The cost is the geometric
-mean of the times with operands that L2 holds and with operands that it does not: both occur, and
-the kernel that is best by this mean is rarely more than a hundredth slower than the best of either.
-The cost model is corrected only for kernels that it ranks near the best. Of 2,056 products that
-were measured, the fastest kernel is one of these in all but nine.
+All kernels that can compute a product are ranked together, in columns. The cost is the geometric
+mean of the times with operands in L2 (warm) and without (cold). Both occur, and the best kernel by
+this mean is rarely more than 1 % slower than the best of either. The cost model is corrected only
+for kernels that it ranks near the best. For all but nine of 2,056 measured products, the fastest
+kernel is one of these.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ class Ranking:
 def select(
     asked: GemmProblem, arch: HopperArch, among: tuple[HopperConfig, ...] | None = None
 ) -> HopperSelection:
-    """Return the configuration that the cost model prefers, of all or of those in `among`.
+    """Return the configuration that the cost model prefers, of all or of `among`.
 
     Raises
     ------
@@ -189,7 +189,7 @@ def rank(
     arch: HopperArch,
     problem: GemmProblem,
 ) -> Ranking:
-    """Return kernels with their costs; `problem` is that of any of them.
+    """Return kernels with their costs; `problem` is the problem of any of them.
 
     Parameters
     ----------
@@ -207,7 +207,7 @@ def rank(
     both = costs(shapes, of, cold=_STATES)
     warm = both._replace(cycles=both.cycles[0], of_memory=both.of_memory[0], memory=both.memory[0])
     cycles = warm.cycles
-    if problem.a_dtype != "f64":  # of which too few kernels were measured
+    if problem.a_dtype != "f64":  # too few of these kernels were measured
         cycles = np.sqrt(both.cycles[0] * both.cycles[1])
         near = np.flatnonzero(cycles <= _FAR * cycles.min())
         ways, of_near = kernels.ways[near], entries((shapes, of.tiles.units), near)
@@ -236,10 +236,10 @@ def _objections(
 
 
 def sums_in_one_order(config: Any, problem: GemmProblem) -> bool:
-    """Whether a kernel belongs to those that all give the same bits.
+    """Whether a kernel is one of those that give identical bits.
 
-    wgmma adds 16-bit operands along k in one order, whatever the tile (measured, H200, driver
-    580.159.04, 2026-11-23; ``tests/cuda/test_parts.py``).
+    wgmma adds products of 16-bit operands along k in the same order for every tile (measured, H200,
+    driver 580.159.04, 2026-11-23; ``tests/cuda/test_parts.py``).
     """
     return (
         isinstance(config, HopperConfig)
@@ -261,7 +261,7 @@ def best_in_one_order(problem: GemmProblem, arch: HopperArch) -> HopperConfig | 
 def in_other_orders(
     config: HopperConfig, problem: GemmProblem, arch: HopperArch
 ) -> tuple[HopperConfig, ...]:
-    """Return the configuration with every other order of tiles; none if all tiles run at once.
+    """Return the configuration with every other order of tiles; none if all tiles run together.
 
     The cost model assigns them the same cost, because repeated reads mostly hit L2.
     """

@@ -4,7 +4,7 @@ An fp32 number is the sum of a high and a low tf32 term, with a relative error o
 cores multiply tf32 about nine times as fast as the other cores multiply fp32. The product of the
 low terms, 2**-24 of the whole, is omitted, so for small k the error would exceed that of a sum in
 fp32. Low terms below 2**-136 are lost, and sums may overflow to the wrong infinity or to NaN if the
-product exceeds fp32 by far. Users must therefore request this precision.
+product is far outside the range of fp32. Users must therefore request this precision.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def require(problem: GemmProblem, selection: HopperSelection, arch: HopperArch) 
 
 
 def cublas_cycles(problem: GemmProblem, arch: HopperArch, constants: Fp32Constants = FP32) -> float:
-    """Return how long cuBLAS takes for a product of fp32."""
+    """Return cuBLAS's modelled cycles for a product of fp32."""
     results = problem.m * problem.n * problem.num_batches
     memory = 4 * (_elements(problem) + results) / arch.hbm_bytes_per_clock
     multiply_adds = problem.flops / 2 / (constants.fma_per_clock * arch.num_sms)
@@ -61,7 +61,7 @@ def cublas_cycles(problem: GemmProblem, arch: HopperArch, constants: Fp32Constan
 
 
 def copy_cycles(problem: GemmProblem, constants: Fp32Constants = FP32) -> float:
-    """Return how long it takes to split both operands."""
+    """Return the modelled cycles of splitting both operands."""
     return 2 * constants.copy + 16 * _elements(problem) / constants.copy_bytes_per_clock
 
 

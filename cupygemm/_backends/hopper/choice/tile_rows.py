@@ -1,4 +1,4 @@
-"""How the rows of the tables in `tile_shapes` become configurations."""
+"""Convert the rows of the tables in `tile_shapes` to configurations."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from cupygemm._backends.hopper.config import SHARED_BYTES, HopperConfig
 WIDTH_STEP = 8
 """Columns between the widths of a range of tiles, for each part of k; see `widths_of`."""
 _MOST_STAGES = 16
-_GROUP_ROWS = 2048  # rows of C in a group of the raster: about as many columns are then in flight
+_GROUP_ROWS = 2048  # rows of C in a raster group: about as many as columns in flight
 
 
 def config_of(**columns: Any) -> HopperConfig:
@@ -29,8 +29,8 @@ def widths_of(
 ) -> tuple[HopperConfig, ...]:
     """Return tiles of the transpose of all widths in a range, with the longest rings that fit.
 
-    A consumer has `buffers` staging buffers, or two where the ring would be no longer with one. The
-    blocks of a cluster that have parts of k store as many columns each.
+    A consumer has `buffers` staging buffers, or two if the ring would be no longer with one. The
+    blocks of a cluster that sum parts of k store equally many columns each.
     """
     found = []
     for tile_n in range(least, most + 1, WIDTH_STEP * cluster_k):
@@ -54,6 +54,6 @@ def widths_of(
 
 
 def _with_longest_ring(config: HopperConfig) -> HopperConfig:
-    """Return a configuration for operands of 16 bits with as many stages as fit."""
+    """Return a configuration for operands of 16 bits with the maximum number of stages."""
     one, two = (replace(config, num_stages=count).shared_bytes(2, "k") for count in (1, 2))
     return replace(config, num_stages=min(_MOST_STAGES, 1 + (SHARED_BYTES - one) // (two - one)))

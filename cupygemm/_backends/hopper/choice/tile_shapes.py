@@ -1,7 +1,7 @@
 """The configurations of Hopper's kernels that are built: tiles, rings and clusters.
 
-`CONFIGS` is for 16-bit operands; operands of 8 and 32 bits use the same rows with as many bytes of
-k. `NARROW_CONFIGS` and `TRANSPOSED_CONFIGS` have widths in between, and the latter compute the
+`CONFIGS` is for 16-bit operands; operands of 8 and 32 bits use the same rows with the same bytes of
+k. `NARROW_CONFIGS` and `TRANSPOSED_CONFIGS` have intermediate widths, and the latter compute the
 transpose of C. `transposed_widths` has every width of some tiles, so that one of them fills the SMs
 evenly. `F64_CONFIGS` is for fp64. The selector ranks the configurations, and splits k.
 """
@@ -363,7 +363,7 @@ def _tile_of(config: HopperConfig) -> tuple[int, ...]:
 
 @functools.cache
 def configs_for(dtype: DType) -> tuple[HopperConfig, ...]:
-    """Return the configurations for operands of a type; all have as many bytes of k in a tile."""
+    """Return the configurations for operands of a type; all types have the same bytes of tile_k."""
     if dtype == "f64":
         return tuple(F64_CONFIGS)
     size = ITEMSIZE[dtype]
@@ -380,17 +380,17 @@ def configs_for(dtype: DType) -> tuple[HopperConfig, ...]:
 
 @functools.cache
 def in_turns(dtype: DType) -> tuple[HopperConfig, ...]:
-    """Return the configurations whose consumers take turns, with as many bytes of k in a tile."""
+    """Return the configurations whose consumers take turns, with the same bytes of k in a tile."""
     return tuple(replace(c, tile_k=c.tile_k * 2 // ITEMSIZE[dtype]) for c in PING_PONG_CONFIGS)
 
 
 def configs_for_product(asked: GemmProblem) -> tuple[HopperConfig, ...]:
     """Return the configurations that the selector considers for a product.
 
-    For tf32 where A is k-major and B is not, they compute the transpose of C, so that B need not be
-    copied. For 16-bit operands, tiles may be narrower. If the result has 16 bits too and A is
-    k-major, they may also compute the transpose. Consumers may take turns in 16 bits, tf32 and
-    int8, but for the tf32 products above.
+    For tf32 with a k-major A and a B that is not k-major, they compute the transpose of C, so that
+    B need not be copied. For 16-bit operands, tiles may be narrower. If the result has 16 bits too
+    and A is k-major, they may also compute the transpose. Consumers may take turns in 16 bits, tf32
+    and int8, except for the tf32 products above.
     """
     configs = configs_for(asked.a_dtype)
     majors = (asked.a_major, asked.b_major)

@@ -1,4 +1,4 @@
-"""Compile a Hopper kernel to a cubin in the cache, and read the registers and memory it takes."""
+"""Compile a Hopper kernel to a cubin in the cache, and read its use of registers and memory."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PLAIN = (0x01, 0x02, 0x03)  # formats of two bytes of payload
 
 @dataclass(frozen=True)
 class CubinResources:
-    """The registers and the memory that one kernel takes, read from its cubin.
+    """The registers and the memory that one kernel uses, read from its cubin.
 
     Attributes
     ----------
@@ -66,7 +66,7 @@ class Cubin:
     compiler: str
 
     def resources(self, shared_bytes: int = 0) -> CubinResources:
-        """Return what the entry takes, given the dynamic shared memory of its launch."""
+        """Return the resources of the entry, given the dynamic shared memory of its launch."""
         registers, local, code = read_cubin(self.path.read_bytes(), self.name)
         return CubinResources(registers, local, shared_bytes, code)
 

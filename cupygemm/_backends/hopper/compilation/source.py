@@ -32,9 +32,9 @@ class BlockScales:
     Attributes
     ----------
     by_column : bool
-        Each column of B has its own; otherwise 64 columns or more share one.
+        Each column of B has its own scale; otherwise 64 columns or more share one.
     each_step : bool
-        Each step of the kernel has its own; otherwise several steps may share one.
+        Each step of the kernel has its own scale; otherwise several steps may share one.
     """
 
     by_column: bool
@@ -63,7 +63,7 @@ def generate(
     problem : GemmProblem
         The product that the kernel computes; TMA must be able to read its operands.
     config : HopperConfig
-        One for which ``check`` has no objection.
+        A configuration that ``check`` accepts.
     tma_store : bool
         TMA can write C.
     group_capacity : int
@@ -71,14 +71,14 @@ def generate(
     lower_triangle : bool
         Only tiles with elements on or below the diagonal are computed.
     block_scales : BlockScales, optional
-        How the scales of blocks of k are read, if there are any.
+        How the scales of blocks of k are read, if present.
     row_groups : {"shared", "masked"}, optional
-        The numbers of rows of groups are in device memory: of groups that follow one another in
-        one matrix, or each of the first rows of a matrix of its own.
+        The numbers of rows of groups are in device memory: either groups are consecutive rows of
+        one matrix, or each consists of the first rows of its own matrix.
     sums_only : bool
         C is a workspace for the sums, in fp32, and another kernel applies the epilogue.
     by_sm : bool
-        Each block computes the tile that has the number of its SM.
+        Each block computes the tile with the number of its SM.
 
     Returns
     -------
@@ -157,7 +157,7 @@ def split_text(*, transposes: bool, num_terms: int, low_term: int) -> str:
 def mirror_text(itemsize: int, *, vectors: bool) -> str:
     """Return the source of the copy of one triangle, with the entry ``cupygemm_mirror``.
 
-    With `vectors`, each thread moves 16 bytes of a row at once, which the alignment must allow.
+    With `vectors`, each thread moves 16 bytes of a row at a time, which the alignment must allow.
     """
     config = _struct({"Element": f"u{8 * itemsize}"}, {"bool vectors": _bool(vectors)})
     return flatten("hopper/mirror.cu", {"config.cuh": config})
@@ -166,7 +166,7 @@ def mirror_text(itemsize: int, *, vectors: bool) -> str:
 def finish_text(problem: GemmProblem, *, vectors: bool) -> str:
     """Return the source of the end of a triangle, with the entry ``cupygemm_finish_triangle``.
 
-    With `vectors`, four elements of C are stored at once, which its alignment must allow.
+    With `vectors`, a store writes four elements of C, which its alignment must allow.
     """
     return flatten(
         "hopper/finish_triangle.cu", {"config.cuh": _sums_config(problem, vectors=vectors)}
@@ -176,7 +176,7 @@ def finish_text(problem: GemmProblem, *, vectors: bool) -> str:
 def add_text(problem: GemmProblem, *, vectors: bool) -> str:
     """Return the source of the sum of parts of k, with the entry ``cupygemm_add_parts``.
 
-    With `vectors`, four elements of C are stored at once, which its alignment must allow.
+    With `vectors`, a store writes four elements of C, which its alignment must allow.
     """
     return flatten("hopper/add_parts.cu", {"config.cuh": _sums_config(problem, vectors=vectors)})
 
@@ -271,7 +271,7 @@ def wgmma_text(tile_n: int, problem: GemmProblem) -> str:
     registers = ", ".join(f"%{i}" for i in range(count))
     transposed = ", ".join(str(int(major != "k")) for major in (problem.a_major, problem.b_major))
     modifiers = "" if accumulator == "i32" else ", 1, 1"  # integers have no scales
-    if ITEMSIZE[problem.a_dtype] == 2:  # no others may lie along m and n
+    if ITEMSIZE[problem.a_dtype] == 2:  # no other types may be contiguous along m and n
         modifiers += f", {transposed}"
     a_registers = a_in_registers(problem)
     a_type = "const u32 (&a)[4]" if a_registers else "u64 a"
@@ -303,7 +303,7 @@ CUPYGEMM_INLINE void wgmma_mma_async({accumulator} (&d)[{count}], {a_type}, u64 
 
 
 def _takes_runs(problem: GemmProblem, count: int) -> Callable[[Source], bool]:
-    """Return a function that tells whether `count` elements of a source are loaded at once."""
+    """Return a function that tells whether one load reads `count` elements of a source."""
     return lambda s: s.align >= count * ITEMSIZE[s.dtype] and problem.n % count == 0
 
 
@@ -340,7 +340,7 @@ def has_narrow_boxes(config: HopperConfig, problem: GemmProblem, stored: DType) 
 
 
 def parts_dtype(problem: GemmProblem) -> DType:
-    """Return the type of the sums of parts of k, as a workspace holds them."""
+    """Return the type of the sums of parts of k in a workspace."""
     return "f64" if problem.a_dtype == "f64" else "f32"
 
 

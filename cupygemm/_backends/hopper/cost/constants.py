@@ -1,6 +1,6 @@
 """The constants of Hopper's cost models: ``python -m benchmarks.fit hopper --write`` writes them.
 
-What they mean is said in `cupygemm._backends.hopper.cost.parameters`.
+`cupygemm._backends.hopper.cost.parameters` documents them.
 """
 
 from cupygemm._backends.hopper.cost.parameters import Fp32Constants, Fp64Constants, KernelConstants

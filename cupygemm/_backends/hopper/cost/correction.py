@@ -1,10 +1,10 @@
 """A small network that corrects the cost model; it is trained on measured times of kernels.
 
-The cost model knows what binds a kernel, but not how the pieces meet: how well a ring of few stages
-hides the latency of a cluster, for example. The network has one hidden layer. It takes properties
-of a kernel and of its product (`FEATURES`), and gives the logarithm of a factor of the modelled
-cycles. ``python -m benchmarks.fit hopper`` trains it on measured times and writes the weights to
-``correction.json``; a quarter of the products is held out and says what it is worth.
+The cost model knows the bottleneck of a kernel, but not how its parts interact, for example how
+well a ring of few stages hides the latency of a cluster. The network has one hidden layer. Its
+inputs are properties of a kernel and of its product (`FEATURES`), and its output is the logarithm
+of a factor for the modelled cycles. ``python -m benchmarks.fit hopper`` trains it on measured times
+and writes the weights to ``correction.json``; a quarter of the products is held out for validation.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from cupygemm._backends.hopper.cost.shapes import ConfigColumns, Number, Rows, S
 
 Matrix = NDArray[np.float64]
 Features = NDArray[np.float32]
-_ROWS = 48  # at a time: BLAS would wake other cores for larger products, which takes longer
+_ROWS = 48  # at a time: for larger products BLAS would wake other cores, which takes longer
 PATH = Path(__file__).with_name("correction.json")
 """Where the weights are."""
 OF_CONFIGS = (
@@ -89,7 +89,7 @@ class Network:
     mean, deviation : numpy.ndarray
         Mean and standard deviation of each feature, (features,).
     hidden, hidden_bias : numpy.ndarray
-        (features, units) and (units,), of float32, in which they take less time.
+        (features, units) and (units,), in float32, which takes less time.
     out : numpy.ndarray
         (units,), of float32.
     bias : float
@@ -132,10 +132,10 @@ class Network:
 
     @functools.cached_property
     def _of_features(self) -> tuple[NDArray[np.float32], ...]:
-        """Return the weights and the bias of features that mean and deviation are not taken of.
+        """Return the weights and the bias for features that are not normalised.
 
-        tanh(x) is 1 - 2 / (exp(2 x) + 1), and numpy's exp takes less time than its tanh. So these
-        are twice the weights of the hidden units, and the weights of the output times -2.
+        tanh(x) is 1 - 2 / (exp(2 x) + 1), and numpy's exp takes less time than its tanh. So the
+        weights of the hidden units are doubled, and those of the output multiplied by -2.
         """
         hidden = self.hidden / self.deviation[:, None]
         bias = self.hidden_bias - self.mean @ hidden
@@ -155,7 +155,7 @@ def _multiply(rows: Features, weights: Features, out: Features) -> None:
 
 @functools.cache
 def network() -> Network:
-    """Return the network of the weights in the package."""
+    """Return the network with the weights in the package."""
     return from_json(PATH.read_text())
 
 
@@ -179,7 +179,7 @@ def from_json(text: str) -> Network:
 def to_json(weights: Network, origin: Mapping[str, Any]) -> str:
     """Return a network as text, with four significant digits of each weight.
 
-    `origin` says what the weights come from: device, date, and size of the samples.
+    `origin` describes the origin of the weights: device, date, and size of the samples.
     """
 
     def rounded(values: NDArray[Any]) -> Any:
@@ -200,7 +200,7 @@ def to_json(weights: Network, origin: Mapping[str, Any]) -> str:
 
 
 def config_features(configs: ConfigColumns, shapes: Shapes) -> Features:
-    """Return a row of `OF_CONFIGS` for each kernel; of `shapes`, only the size counts."""
+    """Return a row of `OF_CONFIGS` for each kernel; only the element size of `shapes` matters."""
     c = configs
     values = (
         np.log2(c.tile_m / 64),
@@ -222,7 +222,7 @@ def config_features(configs: ConfigColumns, shapes: Shapes) -> Features:
 
 
 def product_features(shapes: Shapes, arch: HopperArch) -> tuple[Number, ...]:
-    """Return the inputs that depend on the product and the GPU alone, or columns of them."""
+    """Return the inputs that depend only on the product and the GPU, or columns of them."""
     s = shapes
     log2 = np.log2 if isinstance(s.m, np.ndarray) else math.log2  # which is faster for a number
     return (
@@ -254,7 +254,7 @@ def features(
     of_products: Features | None = None,
     rows: Rows = slice(None),
 ) -> Features:
-    """Return a row of `FEATURES` for kernels, of at most about one in size.
+    """Return a row of `FEATURES` for kernels; values are at most about one in magnitude.
 
     Parameters
     ----------
@@ -265,12 +265,11 @@ def features(
     of_cost : numpy.ndarray
         Rows of `cost_features`.
     by_sm : numpy.ndarray or bool
-        Which of the kernels give each SM the tile of its number.
+        Which of the kernels assign each SM the tile of its number.
     of_configs, of_products : numpy.ndarray, optional
-        Rows of `config_features` and of `product_features`, where they are known.
+        Rows of `config_features` and of `product_features`, if known.
     rows : numpy.ndarray or slice
-        The kernels that count, of those in `configs`, `shapes` and `of`. The other arguments have
-        only these.
+        The selected kernels of `configs`, `shapes` and `of`. The other arguments have only these.
     """
     c, tiles, tile = configs.at(rows), of.tiles, of.tile
     m, n, active, whole, clusters, units, steps, evenly, mma, l2 = entries(
@@ -311,7 +310,8 @@ def features(
 def cost_features(cost: Cost, *, cold: Number, rows: Rows = slice(None)) -> Features:
     """Return the features that depend on the modelled cost, the last ones of `FEATURES`.
 
-    They are along an axis behind those of the costs, of which the last one is that of the kernels.
+    They are along a new last axis, after the axes of the costs; the last axis of the costs is the
+    kernels'.
     """
     cycles, memory = cost.cycles[..., rows], cost.memory[..., rows]
     table = np.empty((*cycles.shape, len(_OF_COST)), np.float32)

@@ -1,7 +1,7 @@
-"""What the cost of a Hopper kernel takes from its configuration and the kind of product alone.
+"""The terms of a Hopper kernel's cost that depend only on configuration and kind of product.
 
-These terms are the same whatever the extents of a product are. The selector computes them once for
-each kind of product, and costs arrays of all kernels with them, which takes half of the time.
+These terms do not depend on the extents of a product. The selector computes them once for each kind
+of product, for arrays of all kernels, which halves its time.
 
 All functions take numbers or columns of them, see `cupygemm._backends.hopper.cost.shapes`.
 """
@@ -30,7 +30,7 @@ Config = HopperConfig | ConfigColumns
 
 
 class FixedCosts(NamedTuple):
-    """The terms of a kernel's cost that no extent changes.
+    """The terms of a kernel's cost that do not depend on extents.
 
     Attributes
     ----------
@@ -44,9 +44,9 @@ class FixedCosts(NamedTuple):
     epilogue : float
         The cycles from the last step to the end of the stores.
     narrow_a, narrow_b : float
-        Factor of the rows that are loaded, where columns begin and end within lines.
+        Factor for the loaded rows, if columns begin and end within lines.
     crossed_a, crossed_b : float
-        Share that rows that begin within lines add to what an SM takes in.
+        Share that rows that begin within lines add to the data that an SM receives.
     merged : float
         Exponent of the requests for a line that reach its slice of L2.
     sent : float
@@ -54,15 +54,15 @@ class FixedCosts(NamedTuple):
     strip_a, strip_b : float
         Factor of the time of the memory, which reads strips of lines.
     idle : float
-        Share that the memory loses where all SMs are idle.
+        Share that the memory loses while all SMs are idle.
     stream_memory, cut : float
-        Factors of the memory's time and of the whole where tiles are cut along k.
+        Factors of the memory's time and of the total if tiles are split along k.
     launch : float
         The cycles of the launch.
     step_group : int
         The steps of k that a kernel computes together, see `config.step_group`.
     sums : float
-        The cycles in which a cluster that cuts tiles adds one tile of others.
+        The cycles in which a cluster adds one tile of sums of other clusters (stream-K).
     """
 
     mma: Number
@@ -89,7 +89,7 @@ class FixedCosts(NamedTuple):
 def fixed_costs(
     configs: Config, shapes: Shapes, constants: KernelConstants = KERNELS
 ) -> FixedCosts:
-    """Return the fixed terms; of `shapes`, only types and memory orders count."""
+    """Return the fixed terms; only the types and memory orders of `shapes` matter."""
     c, s = configs, shapes
     cuts, single = c.stream_k > 0, c.cluster_size == 1
     slabs = c.tile_k * s.size / SLAB_BYTES
@@ -143,7 +143,7 @@ def launch_cycles(configs: Config, constants: KernelConstants = KERNELS) -> Numb
 def _multiply_cycles(
     configs: Config, shapes: Shapes, constants: KernelConstants
 ) -> tuple[Number, Number]:
-    """Return the cycles of the tensor cores in one step: of a block, and of one alone."""
+    """Return the cycles of the tensor cores in one step: of a block, and of a lone block."""
     c = configs
     lone_step = np.where(c.num_consumers == 1, constants.lone_step, 0.0)
     multiply_adds = c.tile_m * c.tile_n * c.tile_k
@@ -204,7 +204,7 @@ def _slower_in_strips(along_k: Number, strip: Number, constants: KernelConstants
 
 @functools.lru_cache(maxsize=64)
 def table(constants: KernelConstants, name: str) -> NDArray[np.float64]:
-    """Return a table as an array, in which a key that is absent has the value of the one below."""
+    """Return a table as an array; an absent key has the value of the next lower key."""
     found: Mapping[int, Any] = getattr(constants, name)
     keys = [
         max((key for key in found if key <= size), default=0) for size in range(MAX_CLUSTER + 1)

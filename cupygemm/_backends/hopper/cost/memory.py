@@ -1,4 +1,4 @@
-"""The part of a Hopper kernel's modelled time that the memory takes."""
+"""The modelled time of the memory for a Hopper kernel."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def memory_cycles(shapes: Shapes, constants: KernelConstants = KERNELS) -> Numbe
 def memory_bytes(
     shapes: Shapes, constants: KernelConstants, strip_a: Number = 1.0, strip_b: Number = 1.0
 ) -> Number:
-    """Return the bytes that are read and written, where rows that cross lines count more.
+    """Return the bytes that are read and written; rows that cross lines count more.
 
-    `strip_a` and `strip_b` are factors of what is read.
+    `strip_a` and `strip_b` are factors for the operands.
     """
     s = shapes
     row = s.k * s.size * s.num_batches * 1.0
@@ -32,12 +32,12 @@ def memory_bytes(
 
 
 def memory_rate(shapes: Shapes, constants: KernelConstants, *, cold: Number) -> Number:
-    """Return the bytes per clock that memory gives; L2 helps unless the operands are `cold`."""
+    """Return the bytes per clock from memory; L2 helps unless the operands are `cold`."""
     limits = constants.warm_bytes_all, constants.warm_bytes_none
     lost = by_flag(cold, 1.0, between(shapes.moved_bytes, *limits))
     return constants.memory / (constants.warm + (1 - constants.warm) * lost)
 
 
 def between(value: Number, least: float, most: float) -> Number:
-    """Return where a value lies between `least` (0) and `most` (1)."""
+    """Return the position of a value between `least` (0) and `most` (1)."""
     return np.minimum(1.0, np.maximum(0.0, (value - least) / (most - least)))

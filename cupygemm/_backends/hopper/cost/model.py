@@ -1,8 +1,8 @@
 """The modelled time of a Hopper kernel, by which configurations are ranked.
 
 The model counts, for the SM with the most tiles, the cycles of the tensor cores or of the path from
-L2, whichever binds, with the fill and the epilogue of each tile. The memory bounds the whole, and
-the addition of partial sums comes after it. The constants are fitted to measured times:
+L2, whichever is the bottleneck, with the fill and the epilogue of each tile. The memory bounds the
+whole, and the addition of partial sums comes after it. The constants are fitted to measured times:
 `constants` names the device and the date, and ``python -m benchmarks.fit hopper`` refits them.
 
 All functions take numbers or columns of them, see `shapes`.
@@ -60,7 +60,7 @@ class Cost(NamedTuple):
     rounds : float
         The rounds of tiles that an SM computes.
     of_memory, of_tensor_cores : bool
-        What limits it; L2 if neither does.
+        The bottleneck; L2 if neither.
     memory : float
         The cycles of the memory.
     """
@@ -73,7 +73,7 @@ class Cost(NamedTuple):
 
     @property
     def bound(self) -> str:
-        """Return what limits one product, as a word."""
+        """Return the bottleneck of one product, as a word."""
         return "memory" if self.of_memory else "tensor cores" if self.of_tensor_cores else "L2"
 
 
@@ -103,7 +103,7 @@ class Tiles(NamedTuple):
 
 
 class Pieces(NamedTuple):
-    """What the cost of a product is put together from.
+    """The parts of the cost of a product.
 
     Attributes
     ----------
@@ -116,15 +116,15 @@ class Pieces(NamedTuple):
     steps : float
         The steps of k of a unit.
     evenly : bool
-        Whether tiles are cut along k into equal parts, of which each cluster has one.
+        Whether tiles are split along k into equal parts, one for each cluster.
     tile : TileCost
     compute : float
         The cycles of the SM with the most tiles.
     memory_bytes : float
-        What the memory reads and writes.
+        The bytes that the memory reads and writes.
     slower, few : float
-        The factors of the memory's time where SMs are idle, and where so few ask for what L2 does
-        not hold.
+        The factors of the memory's time if SMs are idle, and if few SMs request data that is not in
+        L2.
     added : float
         The cycles of the kernel that adds parts of k.
     """
@@ -150,7 +150,7 @@ def kernel_cost(
     arch: HopperArch,
     constants: KernelConstants = KERNELS,
 ) -> Cost:
-    """Return the cost of one product by one kernel, with what L2 keeps from call to call."""
+    """Return the cost of one product by one kernel, if L2 keeps data from call to call."""
     shapes = shapes_of(problem)
     return costs(shapes, pieces(config, shapes, arch, constants), constants)
 
@@ -163,7 +163,7 @@ def pieces(
     tiles: Tiles | None = None,
     fixed: FixedCosts | None = None,
 ) -> Pieces:
-    """Return what the costs of products by kernels consist of.
+    """Return the parts of the costs of products by kernels.
 
     Parameters
     ----------
@@ -174,7 +174,7 @@ def pieces(
     constants : KernelConstants
     tiles : Tiles, optional
     fixed : FixedCosts, optional
-        Those of the kernels, where they are known.
+        The fixed costs of the kernels, if known.
     """
     c, s = configs, shapes
     t = tiles_of(c, s, arch) if tiles is None else tiles
@@ -214,7 +214,7 @@ def pieces(
 def costs(
     shapes: Shapes, of: Pieces, constants: KernelConstants = KERNELS, *, cold: Number = False
 ) -> Cost:
-    """Return the costs of products; L2 holds nothing of `cold` operands, however small.
+    """Return the costs of products; L2 holds no part of `cold` operands, however small.
 
     `cold` may be an array that broadcasts against the columns.
     """
@@ -228,7 +228,7 @@ def costs(
 
 
 def tile_costs(configs: Config, shapes: Shapes, arch: HopperArch, units: Number) -> TileCost:
-    """Return the costs of one tile of kernels with `units` tiles of clusters in all."""
+    """Return the costs of one tile of kernels with `units` tiles of clusters in total."""
     tiles = tiles_of(configs, shapes, arch)._replace(units=units)
     active = _blocks_at_work(configs, tiles)
     return _tile_costs(configs, shapes, tiles, fixed_costs(configs, shapes), active, KERNELS)
@@ -255,7 +255,7 @@ def _tile_costs(
 def tiles_of(configs: Config, shapes: Shapes, arch: HopperArch) -> Tiles:
     """Return how products are divided into tiles."""
     c, s = configs, shapes
-    minus_m, minus_n = -s.m, -s.n  # x // y rounds down, so what is negative is rounded up
+    minus_m, minus_n = -s.m, -s.n  # x // y rounds down, so -(-x // y) rounds up
     across = -(minus_n // (c.tile_n * c.cluster_n))
     down = -(minus_m // (c.tile_m * c.cluster_m))
     return Tiles(
@@ -277,7 +277,7 @@ def num_units(configs: Config, shapes: Shapes) -> Number:
 
 
 def clusters_on(arch: HopperArch, sizes: Number) -> Number:
-    """Return how many clusters of these sizes fit on the GPU at once."""
+    """Return how many clusters of these sizes fit on the GPU."""
     return _clusters(arch)[sizes]
 
 
@@ -313,7 +313,7 @@ def _load_cycles(
 
     An SM receives the data that it requests and the data that is multicast to it. Each cache line
     is read from one slice of L2, once for nearly every request, because few requests are merged.
-    The fewer different lines are requested at a time, the less evenly they spread over the slices.
+    The fewer different lines are in flight, the less evenly they spread over the slices.
     """
     c, s, f = configs, shapes, fixed
     step_bytes = c.tile_k * s.size

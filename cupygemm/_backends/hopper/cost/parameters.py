@@ -1,7 +1,7 @@
-"""The fitted constants of Hopper's cost models: what each of them means.
+"""The meaning of the fitted constants of Hopper's cost models.
 
 The values are in `constants`, which ``python -m benchmarks.fit hopper`` writes. Cycles are those of
-`HopperArch.clock_mhz`. A share is a fraction by which something takes longer, for example 0.05.
+`HopperArch.clock_mhz`. A share is the fraction by which something takes longer, for example 0.05.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 class KernelConstants:
     """The constants of the model of a kernel's time, see `cupygemm._backends.hopper.cost.model`.
 
-    A table for clusters gives the value for clusters of so many blocks or more.
+    A key of a table for clusters is the smallest number of blocks to which a value applies.
 
     Attributes
     ----------
@@ -27,90 +27,90 @@ class KernelConstants:
     mma_f64 : mapping of int to float
         The same for fp64, by the number of consumers: one alone cannot hide its loads.
     below_128 : float
-        Share for each 64 columns that a tile has fewer than 128: it reads more of A from shared
-        memory.
+        Share for each 64 columns by which a tile is narrower than 128: it reads more of A from
+        shared memory.
     three_consumers : float
         Factor of the tensor cores' time: while one consumer waits, two multiply.
     alone : float
         The same for a block without multicast that computes several tiles.
     tall_fragments, wide_turns : float
-        Of operands of 32 bits, the share that a consumer of more than 64 rows adds that loads A to
-        registers, and that consumers in turns add whose tiles have more than 128 columns.
+        For 32-bit operands, the share of a consumer with more than 64 rows that loads A to
+        registers, and the share of consumers in turns whose tiles have more than 128 columns.
     power, power_alone : float
-        The share that long products lose to the limit of power, and how many times as much the
-        blocks without multicast lose.
+        The share that long products lose to the power limit, and the factor of this share for
+        blocks without multicast.
     long_work : float
         Multiply-adds times bytes of an element of a long product.
     step, lone_step : float
-        Cycles of each step of k, and further ones where a consumer has the SM to itself.
+        Cycles of each step of k, and additional cycles if a consumer is alone on its SM.
     issue, issue_box : float
-        Cycles that the producer takes for a step, and for each of the step's boxes.
+        Cycles of the producer for a step, and for each of the step's boxes.
     l2_of_sm : float
-        Bytes per clock that an SM takes in.
+        Bytes per clock that an SM receives.
     slice_clocks : float
-        Clocks in which a slice of L2 gives a line.
+        Clocks in which a slice of L2 delivers a line.
     uneven : float
-        How unevenly lines lie on the slices, see `_load_cycles`.
+        How unevenly lines are distributed over the slices, see `_load_cycles`.
     merged_alone, merged_in_clusters : float
         Exponent of the number of requests for a line that reach its slice; 1 if none meet.
     sent, meeting : mapping of int to float
         The share by which loads of clusters take longer, and the cycles that each of their steps
         adds for 128 bytes of k: the blocks wait for each other.
     meeting_alone : float
-        How many times as many of these cycles, where a consumer has the SM to itself.
+        Factor of these cycles if a consumer is alone on its SM.
     lines, lines_sent, lines_l2, lines_memory : float
-        Share of the bytes that rows which begin within lines add: for the SM that asks for them,
-        for one that they are multicast to, for L2, and for the memory.
+        Share of bytes that rows add that begin within lines: for the SM that requests them, for an
+        SM that receives them by multicast, for L2, and for the memory.
     camping_along_k, camping_across : float
-        Share that rows that begin at multiples of 4 KiB add in L2, by whether k lies along them.
+        Share that rows that begin at multiples of 4 KiB add in L2, if they are along k and if not.
     narrow : float
         Share that tiles add whose columns begin and end within lines.
     batch : float
-        Factor of the loads of a batch: the tiles of a small matrix fetch it from memory all at
-        once.
+        Factor of the loads of a batch: all tiles of a small matrix fetch it from memory
+        simultaneously.
     epilogue, epilogue_bytes, epilogue_bytes_f64 : float
-        Cycles of the end of a tile, and bytes per clock that it stores, of fp64 too.
+        Cycles of the end of a tile, and bytes per clock that it stores, also in fp64.
     transposed_c : float
-        Factor of the stores where a kernel computes the transpose.
+        Factor of the stores if a kernel computes the transpose.
     one_buffer : float
-        The same where a block of results waits for the one before it.
+        The same if a block of results waits for the previous one.
     cluster : float
-        Cycles of a tile in a cluster, whose blocks begin it when the slowest does.
+        Cycles of a tile in a cluster, whose blocks begin when the slowest block does.
     memory_of_sm : float
-        Bytes per clock that an SM takes in of what L2 does not hold.
+        Bytes per clock that an SM receives of data that is not in L2.
     memory : float
         Bytes per clock of the memory.
     warm : float
-        Time of the memory for what L2 still holds from the call before, as a share of the full
-        time.
+        Time of the memory for data that L2 still holds from the previous call, as a share of the
+        full time.
     warm_bytes_all, warm_bytes_none : float
-        L2 holds all of a product of up to the first number of bytes, and from the second on hardly
-        any of it.
+        L2 holds all of a product up to the first number of bytes, and hardly any of it from the
+        second on.
     strip, stream_memory : float
-        Share by which the memory reads strips of one line more slowly, and wider ones less so; and
-        share where clusters are at different depths.
+        Share by which the memory reads strips of one line more slowly, and wider strips less so;
+        and share if clusters are at different depths.
     cold_bytes_none, cold_bytes_all : float
-        From the first number of bytes on, the rate at which SMs receive data from memory begins to
-        count; from the second on it counts fully.
+        The rate at which SMs receive data from memory begins to matter at the first number of
+        bytes, and matters fully from the second on.
     idle_alone, idle_in_clusters : float
-        Share that the memory loses where all SMs are idle, without clusters and with them.
+        Share that the memory loses while all SMs are idle, without clusters and with them.
     overlap : float
-        Share of the time of what does not bind, which delays what does.
+        Share of the time of other resources that is added to the time of the bottleneck.
     add, add_bytes : float
         Cycles of the kernel that adds parts of k, and the bytes per clock that it reads.
     wait, wait_evenly, wait_behind : float
-        Cycles in which a cluster waits for what others leave (stream-K); where each cluster
-        computes one part of one tile, and all parts are equal; and where there are more tiles than
-        clusters.
+        Cycles in which a cluster waits for the sums of others (stream-K): in general; if each
+        cluster computes one part of one tile, and all parts are equal; and if there are more tiles
+        than clusters.
     sum_bytes : float
         The bytes per clock of the sums that it adds.
     cut : float
-        Factor by which tiles that are cut must promise to be sooner: cutting costs power, too.
+        Factor by which split tiles must be faster to be chosen: splitting also costs power.
     lone_block : float
-        Factor of promoted sums of one block of rows: nothing is multiplied while it is added.
+        Factor of promoted sums of one block of rows: the tensor cores are idle while it is added.
     exchange, exchange_bytes : float
         Cycles in which the blocks of a cluster exchange the sums of parts of k, and the bytes per
-        clock that a block reads of others.
+        clock that a block reads from others.
     """
 
     launch: float
@@ -184,11 +184,11 @@ class Fp64Constants:
     launch : float
         Cycles.
     fma_per_clock, fma_per_clock_of_batches : float
-        Multiply-adds of an SM, whose tensor cores do 128 at a clock of their own.
+        Multiply-adds of an SM, whose tensor cores do 128 per clock, at a separate clock.
     unaligned : float
-        Factor where rows do not begin at multiples of 16 bytes.
+        Factor if rows do not begin at multiples of 16 bytes.
     copy_bytes_per_clock : float
-        Bytes that this library's copies read and write in a clock of the GPU.
+        Bytes that this library's copies read and write per clock of the GPU.
     """
 
     launch: float
@@ -209,9 +209,9 @@ class Fp32Constants:
     fma_per_clock : float
         Multiply-adds of an SM, which has 128 lanes of fp32.
     copy : float
-        Cycles of each operand's copy, which is a kernel more.
+        Cycles of each operand's copy, an additional kernel.
     copy_bytes_per_clock : float
-        Bytes that are read and written in a clock of the GPU.
+        Bytes that are read and written per clock of the GPU.
     """
 
     launch: float

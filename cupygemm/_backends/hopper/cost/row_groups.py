@@ -20,7 +20,7 @@ from cupygemm._records.problem import GemmProblem
 _MMA = {1: 1.22, 2: 0.667, 3: 0.589}
 _STEP = {1: 33.0, 2: 96.0, 3: 128.0}
 _EPILOGUE, _ELEMENT = 679.0, 0.202
-_IN_PARTS = 158.0  # where the buffers of the epilogue do not hold a tile
+_IN_PARTS = 158.0  # if the buffers of the epilogue do not hold a tile
 _BYTES = 1259.0  # from memory per cycle
 _SHARES = (0.7, 0.8, 0.9, 1.0, 1.1, 1.2, 1.3)  # likely rows, in units of the expected ones
 

@@ -1,8 +1,8 @@
-"""What the cost model reads of problems and configurations, one of them or columns of many.
+"""The properties of problems and configurations that the cost model reads, as numbers or columns.
 
 A cost is arithmetic on the fields of `Shapes` and of a configuration. Each field is a number, or an
-array with one entry for each kernel whose cost is asked for. The selector has columns of
-configurations, grouped products have columns of problems, and the fit has columns of both.
+array with one entry for each kernel. The selector has columns of configurations, grouped products
+have columns of problems, and the fit has columns of both.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Record = TypeVar("Record", bound=tuple[Any, ...])
 
 
 class Shapes(NamedTuple):
-    """What the cost model reads of a problem, or of many.
+    """The properties of one or of many problems that the cost model reads.
 
     Attributes
     ----------
@@ -47,7 +47,7 @@ class Shapes(NamedTuple):
     from_registers : bool
         Whether A comes from registers.
     a_indices, b_indices : float
-        The most rows that are loaded of an operand along k; infinite for one that lies otherwise.
+        The most rows of a k-major operand that are loaded; infinite for other operands.
     a_crosses, b_crosses : float
         The share of rows that do not begin at a cache line.
     a_camps, b_camps : bool
@@ -57,7 +57,8 @@ class Shapes(NamedTuple):
     moved_bytes : float
         The bytes of the operands and of the result.
     heating_work : float
-        Multiply-adds times bytes of an element, which heat the GPU; 0 of fp64, which does little.
+        Multiply-adds times bytes of an element, which heat the GPU; 0 for fp64, which heats it
+        little.
     """
 
     m: Number
@@ -84,7 +85,7 @@ class Shapes(NamedTuple):
 
 @functools.lru_cache(maxsize=1024)
 def shapes_of(problem: GemmProblem) -> Shapes:
-    """Return what the cost model reads of one problem."""
+    """Return the properties of one problem that the cost model reads."""
     found: dict[str, Any] = {}
     for name, extent, major in (
         ("a", problem.m, problem.a_major),
@@ -133,7 +134,7 @@ def either(plain: Shapes, transposed: Shapes, is_transposed: NDArray[np.bool_]) 
 
 
 def entries(record: Record, rows: Rows) -> Record:
-    """Return the entries of some rows in a record of columns and numbers, or of such records."""
+    """Return some rows of a record of columns and numbers, or of nested records."""
     found = [
         x[rows] if isinstance(x, np.ndarray) else entries(x, rows) if isinstance(x, tuple) else x
         for x in record
@@ -168,7 +169,7 @@ class ConfigColumns:
     rows : numpy.ndarray
         The index in `bases` of each entry; entries may also differ in `split_k` and `stream_k`.
     of_bases : ConfigColumns
-        The columns of `bases`, of which these are some entries.
+        The columns of `bases`, from which these entries are taken.
     """
 
     FIELDS = (
@@ -217,7 +218,7 @@ class ConfigColumns:
             setattr(self, name, np.array(column) if column else np.empty(0, np.int64))
 
     def __getattr__(self, name: str) -> Number:
-        """Return a column of some of the configurations, which is taken when it is asked for."""
+        """Return a column, which is gathered from the columns of `bases` on first use."""
         if name not in self.FIELDS:
             raise AttributeError(name)
         column = getattr(self.of_bases, name)[self.rows]
@@ -225,12 +226,12 @@ class ConfigColumns:
         return column
 
     def taken(self, rows: NDArray[np.int64], split_k: Number, stream_k: Number) -> ConfigColumns:
-        """Return the entries of some of the configurations, with other divisions of k."""
+        """Return some of the configurations, with other divisions of k."""
         found = ConfigColumns.__new__(ConfigColumns)
         found.bases, found.rows, found.of_bases = self.bases, rows, self.of_bases
         found.split_k, found.stream_k = split_k, stream_k
         return found
 
     def at(self, rows: Rows) -> ConfigColumns:
-        """Return the entries of some of these rows."""
+        """Return some of these rows."""
         return self.taken(self.rows[rows], self.split_k[rows], self.stream_k[rows])

@@ -7,11 +7,11 @@ blocks of the first one end, and do the work that needs no memory. ``dependent_l
 kernels' side of it. CuPy's launch has no attributes, so this module calls the driver's
 ``cuLaunchKernelEx``.
 
-Beside other kernels it is not allowed (`in_order`): blocks that only wait would take the SMs that
-were left to those.
+While other kernels run, early starts are not allowed (`in_order`): blocks that only wait would
+occupy the SMs left to those kernels.
 
 A kernel's only argument is one struct, passed by value. Packing the struct takes longer than
-launching the kernel, so packed structs are cached by what differs between them (`Parameters`).
+launching the kernel, so packed structs are cached by their varying fields (`Parameters`).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _starts_early: ContextVar[bool] = ContextVar("starts_early", default=True)
 
 @contextmanager
 def in_order() -> Iterator[None]:
-    """Let no launch that the block makes start before the previous work has ended."""
+    """Prevent launches in a ``with`` block from starting before the previous work has ended."""
     token = _starts_early.set(False)
     try:
         yield
@@ -75,7 +75,7 @@ class Enqueue:
 
         if shared_bytes:
             kernel.max_dynamic_shared_size_bytes = shared_bytes
-        self._kernel = kernel  # whose module stays loaded
+        self._kernel = kernel  # keeps the module loaded
         self._grid = grid
         self._starts_early = _starts_early.get()
         self._shape = threads, shared_bytes
@@ -118,7 +118,7 @@ class Enqueue:
 
 
 def plain_kernel(kernel: Any, shared_bytes: int = 0) -> StructKernel:
-    """Return what launches a kernel that starts when the previous work has ended, with any grid.
+    """Return a launcher, for any grid, of a kernel that starts when the previous work has ended.
 
     Parameters
     ----------
@@ -128,7 +128,7 @@ def plain_kernel(kernel: Any, shared_bytes: int = 0) -> StructKernel:
         The dynamic shared memory of a block.
     """
     made = StructKernel(kernel, shared_bytes)
-    # Clusters of more than 8 thread blocks have to be allowed.
+    # Clusters of more than 8 thread blocks must be enabled.
     driver.library().cuFuncSetAttribute(made.function, driver.NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1)
     return made
 

@@ -1,7 +1,7 @@
 """Compile CUDA C++ to a cubin by NVRTC, through CuPy's binding or with the library from PyPI.
 
 CuPy's `RawModule` compiles for ``sm_90`` but never for ``sm_90a``, which wgmma needs. CuPy's
-binding of NVRTC takes any option. Without CuPy for CUDA, the library of the package
+binding of NVRTC accepts any option. Without CuPy for CUDA, the library of the package
 ``nvidia-cuda-nvrtc`` is called by ctypes, so that kernels can be compiled without a GPU.
 """
 
@@ -103,7 +103,7 @@ class _LibraryNvrtc:
             ctypes.byref(program),
             text.encode(),
             b"cupygemm.cu",
-            0,  # headers, of which there are none
+            0,  # no headers
             None,
             None,
         )

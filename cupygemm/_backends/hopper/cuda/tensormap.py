@@ -1,4 +1,4 @@
-"""Tensor maps: what tells TMA where a tensor lies, and how to cut boxes out of it.
+"""Tensor maps, which describe to TMA a tensor in memory and the boxes that it copies.
 
 CuPy has no encoder. The driver's ``cuTensorMapEncodeTiled`` (CUDA Driver API, "Tensor Map Object
 Management") fills 128 opaque bytes, which a kernel takes as a parameter by value.
@@ -16,8 +16,7 @@ from cupygemm._records.dtypes import ITEMSIZE
 
 MAP_BYTES = 128
 _MAP_ALIGNMENT = 64  # in the driver
-# Where TMA must know more than the size of elements: the types that it adds, and the one that it
-# rounds.
+# The types for which TMA must know more than the size of elements: those that it adds or rounds.
 DATA_TYPES = {
     "i32": "INT32",
     "f16": "FLOAT16",
@@ -25,7 +24,7 @@ DATA_TYPES = {
     "f32": "FLOAT32",
     "f64": "FLOAT64",
     "tf32": "TFLOAT32",  # fp32 in memory, which TMA rounds
-    "tf32x3": "FLOAT32",  # terms that are rounded already
+    "tf32x3": "FLOAT32",  # terms that are already rounded
 }
 
 
@@ -62,7 +61,7 @@ def encode(
     Raises
     ------
     ValueError
-        The driver refuses the map.
+        The driver rejects the map.
     """
     from cupy_backends.cuda.api.driver import check_status
 

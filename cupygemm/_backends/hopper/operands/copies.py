@@ -1,4 +1,4 @@
-"""Copies of operands that TMA or wgmma cannot read in place, each made by a kernel of its own.
+"""Copies of operands that TMA or wgmma cannot read in place, each by a separate kernel.
 
 A padding copy has rows that begin at multiples of 16 bytes. A transposing copy has adjacent
 elements along k, which wgmma requires of all but 16-bit operands. A splitting copy holds the tf32
@@ -65,7 +65,7 @@ SPLIT_ARGS = np.dtype(
 _MAX_GRID_Y = 65535
 _PAD_THREADS = 256
 _PAD_VECTORS = 4  # that a thread copies
-_PAIR_ALIGN = 256  # of a copy behind another
+_PAIR_ALIGN = 256  # of a copy after another
 _TRANSPOSE_THREADS = 256
 _TRANSPOSE_TILE = (128, 128)  # rows and columns of the source
 _SPLIT_TILE = (64, 32)
@@ -83,7 +83,7 @@ class OperandCopy:
     transposes : bool
         The copy is transposed, so that its elements along k are adjacent.
     num_terms : int
-        Terms that follow each other along k: 3 for fp32 as tf32 terms, else 1.
+        Consecutive terms along k: 3 for fp32 as tf32 terms, otherwise 1.
     low_term : int
         Which of the three holds the low bits.
     """
@@ -185,7 +185,7 @@ def pad_pair(
 ) -> PadPairLaunch | None:
     """Return the launch that pads both operands, its kernel loaded.
 
-    None if an operand needs no copy, or one of another kind.
+    None if an operand needs no copy, or another kind of copy.
     """
     if not all(copy is not None and copy.pads for copy in (first_copy, second_copy)):
         return None
@@ -240,7 +240,7 @@ class TransposeLaunch(CopyLaunch):
 
 
 class SplitLaunch(CopyLaunch):
-    """The copy of an operand of fp32 to its transpose, or to its tf32 terms, or to both."""
+    """The copy of an fp32 operand to its transpose, to its tf32 terms, or to both."""
 
     __slots__ = ()
 

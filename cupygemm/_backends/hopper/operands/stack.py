@@ -1,4 +1,4 @@
-"""A stack of matrices in memory as TMA sees it: its tensor map, and the copy that has one."""
+"""A stack of matrices in memory for TMA: its tensor map, and copies that TMA can read."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class TmaStack:
         """Return why TMA cannot write the stack, or None.
 
         TMA reads elements, but it writes whole units of 16 bytes. If a row ends inside a unit, TMA
-        also overwrites what follows the row (H200, driver 580; for elements of 8 and 16 bits).
+        also overwrites the bytes after the row (H200, driver 580; for elements of 8 and 16 bits).
         """
         reason = self.why_not_tma(alignment)
         row = self.adjacent * self.itemsize
@@ -77,7 +77,7 @@ class TmaStack:
         return replace(self, adjacent=self.rows, rows=self.adjacent, pitch=self.rows)
 
     def widened(self, times: int) -> TmaStack:
-        """Return a padded stack whose rows hold each row `times` times, each time padded."""
+        """Return a padded stack whose rows repeat each padded row `times` times."""
         unit = _unit(times * self.adjacent * self.itemsize) // self.itemsize
         adjacent = times * (-(-self.adjacent // unit) * unit)
         wide: TmaStack = replace(self, adjacent=adjacent)
@@ -126,7 +126,7 @@ class TmaStack:
 def copied_pitch(row: int) -> int:
     """Return the pitch of a copy in bytes, given the bytes of a row.
 
-    The rows must not all begin at multiples of 4 KiB, because those lie in few slices of L2.
+    The rows must not all begin at multiples of 4 KiB, because these map to few slices of L2.
     """
     pitch = -(-row // _unit(row)) * _unit(row)
     return pitch + LINE_BYTES if pitch % CAMP_BYTES == 0 else pitch

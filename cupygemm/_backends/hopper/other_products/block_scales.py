@@ -1,6 +1,6 @@
 """Products with scales that change along k, in one launch on Hopper.
 
-The tensor cores sum over 128 bytes of k, which lie in one block of each operand's scales. These
+The tensor cores sum over 128 bytes of k, which belong to one block of each operand's scales. These
 sums are scaled as they are added in fp32. Blocks are multiples of 128 elements of 8 bits along k.
 """
 
@@ -38,7 +38,7 @@ In order: a, b, a_batch, b_batch, a_row, a_k, b_column, b_k, a_rows, b_columns, 
 """
 
 _CORRECTED = "k is divided, since a single consumer scales while the tensor cores wait (modelled)"
-_INVERSE = 1 << 31  # the kernel divides by a number of steps with its inverse in such parts
+_INVERSE = 1 << 31  # resolution of the inverse by which the kernel divides
 
 
 def choose_scaled(layout: Layout, arch: HopperArch, scaling: BlockScaling) -> HopperChoice | None:
@@ -63,9 +63,9 @@ def choose_scaled(layout: Layout, arch: HopperArch, scaling: BlockScaling) -> Ho
 def _scaled_cycles(candidate: HopperCandidate) -> float:
     """Return the modelled cycles of a kernel with scales along k.
 
-    The model knows kernels without such scales. A consumer that has the tensor cores to itself
-    leaves them idle while it scales, so k is best divided a little more often. Three consumers
-    serve groups of rows (measured on an H200).
+    The model describes kernels without such scales. A lone consumer leaves the tensor cores idle
+    while it scales, so it is best to divide k a little more. Three consumers serve groups of rows
+    (measured on an H200).
     """
     config = candidate.config
     divided = config.split_k > 1 or config.stream_k > 0
@@ -81,7 +81,7 @@ def scaled_configs(scaling: BlockScaling) -> tuple[BlockScales, tuple[HopperConf
 
 
 def make_block_scaled(request: Request, scaling: BlockScaling, arch: HopperArch) -> Runner | None:
-    """Return the runner for operands with scales of fp32; None if no kernel takes them."""
+    """Return the runner for operands with fp32 scales; None if no kernel supports them."""
     if not takes_scaling(scaling, request.shape.k) or not supports_types(request):
         return None
     placement = place_request(request)
@@ -103,7 +103,7 @@ def make_block_scaled(request: Request, scaling: BlockScaling, arch: HopperArch)
 
 
 def takes_scaling(scaling: BlockScaling, k: int) -> bool:
-    """Whether the kernels read scales of this kind, of a product of extent k."""
+    """Whether the kernels read scales of this kind for a product of extent k."""
     steps = scaling.block // BLOCK
     divides = min(steps, k // BLOCK) * (k // BLOCK) < _INVERSE  # exactly
     return scaling.kind == "float32" and scaling.block % BLOCK == 0 and divides

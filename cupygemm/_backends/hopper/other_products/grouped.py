@@ -38,7 +38,7 @@ from cupygemm._request.placement import Placement
 
 CAPACITIES = (7, 63)
 """The most products of a launch: as many as fit in 4 KB of parameters, and in 32 KB."""
-_MOST_SUMS = 160  # of a thread: with more, what says which product a tile belongs to would spill
+_MOST_SUMS = 160  # of a thread: with more, the variables that identify a tile's product would spill
 _MAX_PACKED = 256  # lists of parameters that a launch caches
 
 
@@ -106,7 +106,7 @@ def choose_groups(layouts: Mapping[int, Layout], arch: HopperArch) -> list[Group
     for number, layout in layouts.items():
         try:
             choice = choose(layout, arch)
-        except ValueError:  # no kernel of this library takes it
+        except ValueError:  # no kernel of this library supports it
             continue
         p = layout.problem
         types = p.a_dtype, p.b_dtype, p.out_dtype
@@ -126,9 +126,9 @@ class _Launch(NamedTuple):
 def _partition(
     choices: Mapping[int, HopperChoice], layouts: Mapping[int, Layout], arch: HopperArch
 ) -> list[Group]:
-    """Return the groups of products that one kernel can take.
+    """Return the groups of products that one kernel can compute.
 
-    `choices` are the kernels of each product alone. The deepest products are left out as long as
+    `choices` are the kernels of each product alone. The deepest products are omitted as long as
     this lowers the total time.
     """
     numbers = sorted(choices, key=lambda number: -choices[number].problem.k)
@@ -160,7 +160,7 @@ def _partition(
 def _in_launches(
     numbers: Sequence[int], layouts: Mapping[int, Layout], arch: HopperArch
 ) -> list[_Launch]:
-    """Divide products evenly among as few launches as can take them."""
+    """Divide products evenly among the fewest launches that can hold them."""
     count = -(-len(numbers) // CAPACITIES[-1])
     found = []
     for index in range(count):
@@ -197,7 +197,7 @@ def _busiest(config: HopperConfig, shapes: Shapes, arch: HopperArch) -> float:
     clusters = arch.num_clusters(config.cluster_size)
     tile = tile_costs(config, shapes, arch, units.sum())
     each = -(-shapes.k // config.tile_k) * tile.step + tile.epilogue
-    # Cluster i takes the units i, i + clusters, ...: of those before unit `ends`, so many.
+    # Cluster i takes units i, i + clusters, ...: this is the number of those before unit `ends`.
     ends = np.concatenate([[0], np.cumsum(units)])[:, None]
     before = (ends - np.arange(clusters) + clusters - 1) // clusters
     return float(np.max(each @ np.diff(before, axis=0)))
@@ -224,7 +224,7 @@ class GroupLaunch:
         self._packed: dict[tuple[tuple[int, int, int], ...], Pointed] = {}
 
     def __call__(self, addresses: Addresses) -> None:
-        """Enqueue the copies of operands, if there are any, and the launch."""
+        """Enqueue the copies of operands, if any, and the launch."""
         kept, key = [], tuple(addresses)
         if any(self._prepare):
             moved = list(addresses)

@@ -2,8 +2,8 @@
 
 The persistent grid walks the tiles of all groups. Its scheduler reads the sizes of the groups, so
 the host need not know them (``row_group_scheduler.cuh``). The groups are the batch of the product:
-B is a stack of matrices. A and C are stacks too, or one matrix each, in which groups follow one
-another. Tiles are whole: k is not split.
+B is a stack of matrices. A and C are stacks too, or one matrix each, in which groups are
+consecutive. Tiles are whole: k is not split.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _SHARES = (0.75, 1.0, 1.25)
 
 
 def make_row_groups(request: Request, groups: RowGroups, arch: HopperArch) -> Runner | None:
-    """Return the runner for groups of rows; None if no kernel takes them."""
+    """Return the runner for groups of rows; None if no kernel supports them."""
     scaling = groups.scaling
     if not supports_types(request):
         return None
@@ -79,7 +79,7 @@ def make_row_groups(request: Request, groups: RowGroups, arch: HopperArch) -> Ru
 
 
 def choose_row_groups(layout: Layout, groups: RowGroups, arch: HopperArch) -> HopperChoice:
-    """Return the kernel for groups of rows, by its modelled times for about the expected rows.
+    """Return the kernel for groups of rows, by modelled times for about the expected rows.
 
     Raises
     ------
@@ -111,21 +111,21 @@ def _unscaled(
     """Return the configuration for groups without scales along k."""
     configs = tuple(each for each in configs_for_product(asked) if _takes(each, problem, arch))
     cycles: dict[HopperConfig, list[float]] = collections.defaultdict(list)
-    for share in _SHARES:  # a group that needs one row more needs another tile
+    for share in _SHARES:  # a group with one more row needs another tile
         rows = max(1, min(round(groups.expected * share), asked.m))
         expected = replace(asked, m=rows, batch=(groups.count,))
         for each in select(expected, arch, configs).candidates:
             if each.config.split_k == 1 and not each.config.stream_k:
                 cycles[each.config].append(each.cycles * _slower(each.config))
-    most = max(map(len, cycles.values()))  # some are considered for only some numbers of rows
+    most = max(map(len, cycles.values()))  # some are considered only for some numbers of rows
     return min(cycles, key=lambda each: (most - len(cycles[each]), sum(cycles[each])))
 
 
 def _slower(config: HopperConfig) -> float:
-    """Return how much slower groups are than a batch of equal matrices, for which the model is.
+    """Return how much slower groups are than a batch of equal matrices, which the model describes.
 
     Blocks of a cluster wait for each other at the end of each group, and a single consumer hides
-    nothing of that (measured on an H200).
+    none of this (measured on an H200).
     """
     alone = 0.08 if config.num_consumers == 1 else 0.0
     return 1 + 0.04 * math.log2(config.cluster_size) + alone

@@ -2,7 +2,7 @@
 
 This is done if the model says that it takes less time than computing both triangles. k is not
 split, and the grid has no other tiles, so with many tiles it takes little more than half of the
-multiplications. The result is symmetric to the bit.
+multiplications. The result is exactly symmetric.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def choose_triangle(layout: Layout, arch: HopperArch) -> HopperChoice | None:
     """Return the kernels for a product with its own transpose; None if both triangles cost less."""
     try:
         whole = choose(layout, arch)
-    except ValueError:  # no kernel of this library takes it
+    except ValueError:  # no kernel of this library supports it
         return None
     problem = as_computed(layout.problem, transposed_c=False)
     if problem.m != problem.n or problem.batch:
@@ -38,7 +38,7 @@ def choose_triangle(layout: Layout, arch: HopperArch) -> HopperChoice | None:
     moved = problem.m * problem.n * ITEMSIZE[problem.out_dtype]
     stored = problem
     if replace(whole, lower_triangle=True).finishes:
-        if problem.a_dtype in ("i8", "f64"):  # whose sums are no fp32
+        if problem.a_dtype in ("i8", "f64"):  # whose sums are not fp32
             return None
         moved += problem.m * problem.n * ITEMSIZE["f32"] // 2
         stored = replace(problem, out_dtype="f32")

@@ -1,1 +1,1 @@
-"""Batches of small matrices, which have a kernel of their own."""
+"""Batches of small matrices, which have a separate kernel."""

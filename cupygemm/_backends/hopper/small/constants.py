@@ -1,6 +1,6 @@
 """The constants of the cost model of batches of small matrices.
 
-They were read off times of 4096 products of 16 to 128 rows, columns and k, measured on an H200
+They are derived from times of 4096 products of 16 to 128 rows, columns and k, measured on an H200
 (driver 580.159.04) on 2026-11-23.
 """
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, eq=False)
 class SmallConstants:
-    """The times of the kernel for batches of small matrices, and of others for such batches.
+    """The times of the kernel for batches of small matrices, and of other kernels for such batches.
 
     Attributes
     ----------
@@ -21,23 +21,23 @@ class SmallConstants:
     latency : float
         Cycles from a team's first copy to its last store.
     next_round : float
-        Cycles that each further round of teams adds to it.
+        Cycles that each further round of teams adds to the latency.
     slab : float
-        Cycles from a copy of a slab to its product, as far as no other slab is in flight.
+        Cycles from a copy of a slab to its product, if no other slab is in flight.
     fma_per_clock : mapping of str to float
         Multiply-adds of an SM, by type.
     load_bytes : float
-        Bytes that an SM copies to shared memory in a cycle.
+        Bytes that an SM copies to shared memory per cycle.
     of_vector : mapping of int to float
-        Factor of that time, by the bytes that are copied at once.
+        Factor of that time, by the bytes of one copy.
     issue : float
-        Cycles of an SM for the instructions of a warp for one slab, besides products.
+        Cycles of an SM for the instructions of a warp for one slab, without products.
     memory, memory_of_others : float
         Factors of the time of the memory, for this kernel and for others.
     tile_of_others : float
         The fewest cycles of an SM for a tile of another kernel.
     batches_of_f32 : float
-        By how much cuBLAS's batches of fp32 take longer, where an extent is 128 or less.
+        Factor by which cuBLAS's batches of fp32 take longer if an extent is 128 or less.
     """
 
     launch: float

@@ -39,7 +39,7 @@ def small_launches(layout: Layout, config: SmallConfig) -> list[Callable[..., No
 
 
 def small_grid(layout: Layout, config: SmallConfig) -> tuple[int, int, int]:
-    """Return the grid: a team for each unit, up to what a grid may have."""
+    """Return the grid: a team for each unit, up to the limit of a grid."""
     return min(-(-config.num_units(layout.problem) // config.num_teams), MAX_GRID), 1, 1
 
 
@@ -71,5 +71,5 @@ class SmallLaunch:
         self._enqueue = Enqueue(kernel, grid, config.num_threads, shared)
 
     def __call__(self, a: int, b: int, c: int, epilogue: bytes = b"") -> None:
-        """Enqueue the launch; `epilogue` holds its packed arguments, if there is one."""
+        """Enqueue the launch; `epilogue` holds its packed arguments, if present."""
         self._enqueue(self._parameters[a, b, c, epilogue])

@@ -1,7 +1,7 @@
 """Choose a configuration for batches of small matrices, by its modelled time.
 
-A launch takes as long as the memory or the multipliers need, whichever is slower, after the time in
-which the first tile of each team arrives. `constants` holds what was measured.
+A launch takes as long as the memory or the multipliers need, whichever is slower, plus the time
+until the first tile of each team arrives. `constants` holds the measured constants.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def small_cycles(
     arch: HopperArch,
     constants: SmallConstants = SMALL,
 ) -> float:
-    """Return how long the kernel takes."""
+    """Return the modelled cycles of the kernel."""
     units, slabs = config.num_units(problem), -(-problem.k // config.tile_k)
     size, warps = ITEMSIZE[problem.a_dtype], config.warps_m * config.warps_n
     rounds = -(-units // (blocks_on(config, problem, arch) * config.num_teams))
@@ -120,9 +120,9 @@ def small_cycles(
 def other_cycles(
     problem: GemmProblem, arch: HopperArch, constants: SmallConstants = SMALL
 ) -> float:
-    """Return how long the fastest other kernel takes, cuBLAS's among them.
+    """Return the modelled cycles of the fastest other kernel, including cuBLAS's.
 
-    Their models are fitted to larger products, and too low for batches of small ones.
+    Their models are fitted to larger products, and too low for batches of small products.
     """
     if problem.a_dtype == "f32":
         cycles = tf32x3.cublas_cycles(problem, arch)
