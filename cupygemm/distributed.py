@@ -1,14 +1,14 @@
 """Products on several devices and machines.
 
 Processes with one device each compute products together. `connect` makes a `Group` from their
-communicator: of NCCL or RCCL, of `cupyx.distributed`, or of mpi4py. `all_gather_matmul`,
-`matmul_reduce_scatter`, `matmul_all_reduce`, and `matmul` of operands in stated layouts overlap the
-exchange with the product.
+communicator, which may belong to NCCL, RCCL, `cupyx.distributed` or mpi4py. `all_gather_matmul`,
+`matmul_reduce_scatter`, `matmul_all_reduce`, and `matmul` of operands in given layouts overlap
+communication with the product.
 
 `cupygemm.matmul` takes distributed arrays of `cupyx`, on several devices of one process. With
 `cupygemm.tensordot` and `cupygemm.einsum`, it also takes Dask arrays whose chunks are CuPy arrays,
-and returns Dask arrays. `Warmup` prepares the workers of a Dask cluster for them. What concerns
-Dask needs the packages of ``pip install "cupygemm[dask]"``.
+and returns Dask arrays. `Warmup` prepares the workers of a Dask cluster for them. Functions for
+Dask need the packages of ``pip install "cupygemm[dask]"``.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import what needs Dask when it is asked for."""
+    """Import the functions that need Dask on first use."""
     if name != "Warmup":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:

@@ -6,7 +6,7 @@ more than two matrices.
 
 `cholesky`, `solve`, `inv`, `det`, `slogdet`, `qr`, `lstsq` and `pinv` are NumPy's; `lu_factor`,
 `lu_solve`, `cho_factor`, `cho_solve` and `solve_triangular` are SciPy's. They factor matrices by
-blocks: kernels of this library factor narrow panels, and its products do the rest.
+blocks: kernels of this library factor narrow panels, and its products update the trailing matrix.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Operands, error bounds and assertions for tests of matrix products.
 
-Two kinds of test find the mistakes of a GEMM kernel. Small integers have exact partial sums, so
-their product must be exact to the bit in whatever order it is summed: these tests find mistakes of
-indexing. Products of random numbers must lie within the bound for summation in float32 and one
-rounding of the result: these tests find mistakes of arithmetic.
+Two kinds of tests find the errors of a GEMM kernel. Small integers have exact partial sums, so
+their product must be bitwise exact in any order of summation: these tests find indexing errors.
+Products of random numbers must be within the bound for summation in float32 and one rounding of the
+result: these tests find arithmetic errors.
 
 The functions take NumPy arrays, and CuPy arrays, which are copied to the host.
 """
@@ -48,7 +48,7 @@ __all__ = [
     "reference_matmul",
 ]
 
-TF32_CUT = 2.0**-10  # relative, of a float32 whose fraction is cut to 10 bits
+TF32_CUT = 2.0**-10  # relative, of a float32 whose fraction is truncated to 10 bits
 Shape = tuple[int, ...]
 Array = NDArray[Any]
 
@@ -81,7 +81,7 @@ def random_operands(
 def integer_operands(
     x1_shape: Shape, x2_shape: Shape, dtype: DTypeLike, *, seed: int = 0
 ) -> tuple[Array, Array]:
-    """Return two arrays of small integers whose product is exact in float32, in any order of sums.
+    """Return two arrays of small integers whose product is exact in float32, in any order.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ def integer_operands(
     Returns
     -------
     x1, x2 : numpy.ndarray
-        Their sums of products are exact in float32 and, where possible, in `dtype`.
+        Their sums of products are exact in float32 and, if possible, in `dtype`.
 
     Raises
     ------
@@ -145,7 +145,7 @@ def reference_matmul(x1: Any, x2: Any, **epilogue: Unpack[EpilogueOptions]) -> A
     -------
     numpy.ndarray
         The product in float64, or in the platform's long double for operands of 64 bits. For
-        complex operands, it is complex, with parts of those types.
+        complex operands, it is complex with parts of these types.
 
     Raises
     ------
@@ -185,11 +185,11 @@ def errors_and_bounds(
         The product, in NumPy or CuPy: of a floating or complex type, or of any type after an
         epilogue.
     x1, x2 : array
-        The operands. Products of 8-bit and 16-bit numbers and of float32 are taken to be summed in
-        float32, those of float64 in float64, and integers exactly.
+        The operands. Products of 8-bit and 16-bit numbers and of float32 are assumed to be summed
+        in float32, of float64 in float64, and of integers exactly.
     precision : {"ieee", "tf32", "xf32", "tf32x3", "int8x6", ..., "int8x16"}
         As for `cupygemm.matmul`. In tf32, each operand has a relative error of up to `TF32_CUT`.
-        Products of int8 have a bound that is relative to the norms of rows and columns.
+        Products by int8 residues have a bound relative to the norms of rows and columns.
     **epilogue
         As for `reference_matmul`.
 
@@ -202,7 +202,7 @@ def errors_and_bounds(
     Raises
     ------
     AssertionError
-        The product has another shape than the reference.
+        The shapes of the product and of the reference differ.
 
     Examples
     --------
@@ -232,7 +232,7 @@ def errors_and_bounds(
             reference, of_sums = _with_epilogue(reference, of_sums, x1, x2, epilogue, narrow=narrow)
         reference = saturated(reference, actual.dtype)
         bound = of_sums + of_rounding(np.abs(reference) + of_sums, actual.dtype)
-        bound *= math.sqrt(2) if reference.dtype.kind == "c" else 1  # both parts may be off
+        bound *= math.sqrt(2) if reference.dtype.kind == "c" else 1  # both parts may have errors
         return np.abs(actual.astype(reference.dtype) - reference), bound
 
 
@@ -252,23 +252,23 @@ def assert_gemm_close(
         The product to test, in NumPy or CuPy: of a floating or complex type, or of any type after
         an epilogue.
     x1, x2 : array
-        The operands. Products of 8-bit and 16-bit numbers and of float32 are taken to be summed in
-        float32, those of float64 in float64, and integers exactly.
+        The operands. Products of 8-bit and 16-bit numbers and of float32 are assumed to be summed
+        in float32, of float64 in float64, and of integers exactly.
     precision : {"ieee", "tf32", "xf32", "tf32x3", "int8x6", ..., "int8x16"}
         As for `cupygemm.matmul`. In tf32, each operand has a relative error of up to `TF32_CUT`.
-        Products of int8 have a bound that is relative to the norms of rows and columns.
+        Products by int8 residues have a bound relative to the norms of rows and columns.
     **epilogue
         As for `reference_matmul`: the epilogue of the product. The bound accounts for it.
 
     Raises
     ------
     AssertionError
-        With the number of wrong elements, the worst of them, and a map of blocks. The message
-        names tiles that hold what belongs elsewhere in the product, a part of k that is missing or
-        added twice, operands read in the other order of memory or with a wrong leading dimension,
-        rows in another order, and the like; and, on the emulated device, elements that nothing
-        wrote. NaN and infinities must be where the reference has them; a result too large for its
-        type must be infinite, or the largest number of an 8-bit float.
+        With the number of wrong elements, the worst of them, and a map of blocks. The message names
+        likely causes: tiles that belong elsewhere in the product, a part of k that is missing or
+        added twice, operands read in the wrong memory order or with a wrong leading dimension,
+        permuted rows, and similar; and, on the emulated device, elements that were never written.
+        NaN and infinities must be where the reference has them; a result too large for its type
+        must be infinite, or the largest number of an 8-bit float.
 
     Examples
     --------
@@ -312,8 +312,8 @@ def assert_gemm_exact(actual: Any, x1: Any, x2: Any, **epilogue: Unpack[Epilogue
     Raises
     ------
     AssertionError
-        With the number of wrong elements, the worst of them, and a map of blocks. The message
-        names causes as that of `assert_gemm_close` does.
+        With the number of wrong elements, the worst of them, and a map of blocks. The message names
+        likely causes, as for `assert_gemm_close`.
 
     Examples
     --------
@@ -350,7 +350,7 @@ def _with_epilogue(
     *,
     narrow: bool = False,
 ) -> tuple[Array, Array]:
-    """Return what the options ask for, and how far float arithmetic may lie from it.
+    """Return the product after the epilogue, and the error bound of float arithmetic for it.
 
     A `narrow` result keeps at most 16 bits.
     """
@@ -376,7 +376,7 @@ def _causes(
     x2: Any,
     epilogue: EpilogueOptions,
 ) -> list[str]:
-    """Return a line that says for which product or epilogue the wrong elements are right."""
+    """Return a line that names another product or epilogue for which the elements are correct."""
     x1, x2 = on_host(x1), on_host(x2)
     if not epilogue:
         return name_other_product(actual, reference, wrong, bound, x1, x2)

@@ -1,1 +1,1 @@
-"""Factorisations and solutions of linear systems, made of panel kernels and matrix products."""
+"""Factorisations and solutions of linear systems, by panel kernels and matrix products."""

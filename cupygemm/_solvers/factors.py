@@ -137,8 +137,8 @@ def lu_solve(
     overwrite_b : bool
         Accepted for SciPy's signature. The operand is never overwritten.
     check_finite : bool
-        Whether to raise ValueError for NaN and infinities in ``b``, and for a pivot that is no row
-        of the matrix. Otherwise, such a pivot swaps nothing.
+        Whether to raise ValueError for NaN and infinities in ``b``, and for a pivot that is not a
+        row of the matrix. Otherwise, such a pivot swaps nothing.
     stream : cupy.cuda.Stream, optional
         As for `cupygemm.matmul`.
 
@@ -151,7 +151,7 @@ def lu_solve(
     ------
     ValueError
         If the shapes do not match, an option has none of its allowed values, or `check_finite` is
-        true and ``b`` has a NaN or an infinity, or ``piv`` has a number that is no row.
+        true and ``b`` has a NaN or an infinity, or ``piv`` has a number that is not a row.
     TypeError
         If an argument is not an array on a device, or a type cannot be factored.
 

@@ -73,7 +73,7 @@ def inv(a: Any, *, stream: Any = None) -> Array:
 
 
 def _inverse(a: Array, dtype: np.dtype[Any]) -> tuple[Array, Wait]:
-    """Return the inverses (batches, n, n), by a factorisation beside the identity."""
+    """Return the inverses (batches, n, n), by a factorisation of [A I]."""
     import cupy
 
     n = a.shape[-1]
@@ -81,7 +81,7 @@ def _inverse(a: Array, dtype: np.dtype[Any]) -> tuple[Array, Wait]:
 
     def work(found: lu.LuFactors) -> tuple[lu.LuFactors, Array]:
         substitute(found.lu, (0, 0), n, found.lu, (0, first), n, lower=False)
-        # What is there is A^-1 P^-1.
+        # The columns now hold A^-1 P^-1.
         return found, permutation(found.pivots, inverse=True)[:, None]
 
     def use(found: tuple[lu.LuFactors, Array]) -> tuple[Array, Wait]:

@@ -1,4 +1,4 @@
-"""What solvers accept: matrices on a device, of types that are factored, and NumPy's errors."""
+"""The operands of solvers: matrices on a device, of supported types, and NumPy's errors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def require_matrices(function: str, name: str, a: Array) -> None:
 
 
 def require_square(function: str, name: str, a: Array) -> None:
-    """Raise LinAlgError unless an array is a square matrix or a stack of them."""
+    """Raise LinAlgError unless an array is a square matrix or a stack of square matrices."""
     require_matrices(function, name, a)
     if a.shape[-1] != a.shape[-2]:
         raise np.linalg.LinAlgError(
@@ -40,12 +40,12 @@ def factored_dtype(function: str, *arrays: Array, narrow: bool = False) -> np.dt
     *arrays : cupy.ndarray
     narrow : bool
         Whether float16 and integers of at most 16 bits are converted to float32, as by SciPy.
-        NumPy refuses the former and converts the latter to float64.
+        NumPy rejects float16 and converts such integers to float64.
 
     Raises
     ------
     TypeError
-        The type is none that NumPy's function takes.
+        NumPy's function does not support the type.
     """
     return _factored_dtype(function, *[array.dtype for array in arrays], narrow=narrow)
 

@@ -155,21 +155,21 @@ def lstsq(
     b : cupy.ndarray
         Right-hand sides, (m,) or (m, k).
     rcond : float, optional
-        Singular values of at most `rcond` times the largest count as zeros. By default the type's
-        machine precision times the larger of m and n; if negative, LAPACK's machine precision,
-        which is the unit roundoff, half of NumPy's ``eps``.
+        Singular values of at most `rcond` times the largest are treated as zero. By default the
+        type's machine precision times the larger of m and n; if negative, LAPACK's machine
+        precision, which is the unit roundoff, half of NumPy's ``eps``.
     stream : cupy.cuda.Stream, optional
         As for `cupygemm.matmul`.
 
     Returns
     -------
     x : cupy.ndarray
-        The solution of least norm among those of least residual, (n,) or (n, k).
+        The solution of least norm among all that minimise the residual, (n,) or (n, k).
     residuals : cupy.ndarray
         The squared norms of the residuals, (1,) or (k,); empty unless m > n and the rank is n.
     rank : int
-        The number of singular values that do not count as zeros. While a graph is recorded, it is a
-        0-d array on the device.
+        The number of singular values that are not treated as zero. While a graph is recorded, it is
+        a 0-d array on the device.
     s : cupy.ndarray
         The singular values in descending order, (min(m, n),).
 
@@ -183,7 +183,7 @@ def lstsq(
     Notes
     -----
     The call waits for the device once, to learn the rank. While a graph is recorded it does not
-    wait; the shape of the residuals is then that for rank n, whatever the rank.
+    wait; the residuals then have the shape for rank n, whatever the rank.
 
     Examples
     --------
@@ -210,7 +210,7 @@ def lstsq(
     (m, n), vector = a.shape, b.ndim == 1
     columns = b[:, None] if vector else b
     count = columns.shape[1]
-    if not count:  # the rank and the singular values are those of any right-hand side
+    if not count:  # the rank and the singular values do not depend on right-hand sides
         columns = cupy.zeros((m, 1), dtype)
     if a.size:
         x, s, smallest = _minimum(a.astype(dtype, copy=False), columns, rcond)
@@ -232,7 +232,7 @@ def lstsq(
 
 
 def _minimum(a: Array, b: Array, rcond: Any) -> tuple[Array, Array, Array]:
-    """Return the solution, the singular values (1, k) and the largest that counts as zero."""
+    """Return the solution, the singular values (1, k) and the largest that is treated as zero."""
     (m, n), dtype = a.shape, a.dtype
     epsilon = float(np.finfo(dtype).eps)
     relative = epsilon * max(m, n) if rcond is None else epsilon / 2 if rcond < 0 else rcond
@@ -246,7 +246,7 @@ def _minimum(a: Array, b: Array, rcond: Any) -> tuple[Array, Array, Array]:
 
 
 def _of_adjoint(values: Any, b: Array, smallest: Array) -> Array:
-    """Return Q J diag(1 / s) V^H B: what the pseudo-inverse of the adjoint does."""
+    """Return Q J diag(1 / s) V^H B, the product with the pseudo-inverse of the adjoint."""
     import cupy
 
     used = values.s > smallest
@@ -256,7 +256,7 @@ def _of_adjoint(values: Any, b: Array, smallest: Array) -> Array:
 
 
 def apply_reduced_q(factors: Any, c: Array) -> Array:
-    """Return Q C for the first columns of Q, as many as C has rows."""
+    """Return Q C, with as many of the first columns of Q as C has rows."""
     m = factors.qr.m
     batches, k, columns = c.shape
     below = copied(c, c.dtype) if k == m else _padded(c, m)
@@ -289,7 +289,7 @@ def pinv(
     a : cupy.ndarray
         Matrices, (..., m, n), of any rank.
     rcond : float or cupy.ndarray, optional
-        Singular values of at most `rcond` times the largest count as zeros; numbers (...). By
+        Singular values of at most `rcond` times the largest are treated as zero; numbers (...). By
         default 1e-15, as in NumPy.
     hermitian : bool
         Accepted for NumPy's signature. The method is the same for Hermitian matrices.
@@ -327,7 +327,7 @@ def pinv(
     dtype = factored_dtype("pinv", a)
     m, n = a.shape[-2:]
     if not a.size:
-        # In NumPy, that of matrices with no elements has their own type, integers included.
+        # In NumPy, the pseudo-inverse of empty matrices keeps their type, even for integers.
         return cupy.empty((*a.shape[:-2], n, m), dtype if m and n else a.dtype)
     stack = a.shape[:-2]
     batches = math.prod(stack)

@@ -69,7 +69,7 @@ def matrix_power(a: Any, n: SupportsIndex, *, stream: Any = None) -> Array:
     if power == 1:
         return a.copy()
     if power == 3:
-        return matmul(matmul(a, a), a)  # NumPy's order, which decides where NaN and rounding go
+        return matmul(matmul(a, a), a)  # NumPy's order, for the same rounding and NaN
     result, square = None, a
     while True:
         if power & 1:

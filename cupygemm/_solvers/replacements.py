@@ -1,6 +1,6 @@
-"""CuPy's solvers that `cupygemm.accelerate` computes by this library's.
+"""CuPy's solvers that `cupygemm.accelerate` replaces by this library's.
 
-CuPy ignores what a factorisation finds unless `cupyx.errstate` says ``linalg="raise"``: then it
+CuPy ignores the info of a factorisation unless `cupyx.errstate` has ``linalg="raise"``: then it
 waits for the device and raises. The functions here do the same.
 """
 
@@ -20,7 +20,7 @@ Function = Callable[..., Any]
 
 
 def _checked_as_by_cupy(function: Function) -> Function:
-    """Return a function that learns of singular matrices only where CuPy's does."""
+    """Return a function that checks for singular matrices only if CuPy's does."""
 
     @functools.wraps(function)
     def call(*args: Any, **options: Any) -> Any:
@@ -35,7 +35,7 @@ def _checked_as_by_cupy(function: Function) -> Function:
 
 
 def _lstsq(a: Array, b: Array, rcond: float | None = None) -> tuple[Array, Array, Array, Array]:
-    """Return what CuPy's function does: the rank is an array, and some cut-offs mean precision."""
+    """Return the results of CuPy's function: an array as rank, and special values of `rcond`."""
     import cupy
 
     if rcond is not None and (rcond <= 0 or rcond >= 1):
@@ -83,7 +83,7 @@ def _invh(a: Array) -> Array:
 
 
 def _in_fortran_order(a: Array, *options: Any) -> tuple[Array, Array]:
-    """Factor as CuPy's `lu` needs it."""
+    """Factor for CuPy's `lu`."""
     import cupy
 
     lu, pivots = factors.lu_factor(a, *options)
@@ -109,7 +109,7 @@ _OWNERS = {
     "cho_solve": ("cupyx.linalg",),
     "invh": ("cupyx.linalg",),
 }
-"""The modules of CuPy that hold a function by its name, if that is not `cupy.linalg` alone."""
+"""The modules of CuPy that have a function by its name, if not only `cupy.linalg`."""
 
 
 def _row(name: str, ours: Function, operands: str, keywords: frozenset[str] = frozenset()) -> Any:
@@ -142,4 +142,4 @@ FUNCTIONS: tuple[CupyFunction, ...] = (
     *_row("cho_solve", factors.cho_solve, "c_and_lower b", _FINITE | {"overwrite_b"}),
     *_row("invh", _checked_as_by_cupy(_invh), "a"),
 )
-"""The functions that a block replaces, as long as their modules are imported."""
+"""The functions that a ``with`` block replaces, if their modules are imported."""

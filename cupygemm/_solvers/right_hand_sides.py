@@ -1,4 +1,4 @@
-"""The operands of a system whose matrix is factored already."""
+"""The operands of a system whose matrix is already factored."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _mismatch(function: str, a: Array, b: Array) -> NoReturn:
 
 
 def stacked(a: Array, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Matrices:
-    """Return a matrix for all right-hand sides, or one for each, to be read only."""
+    """Return a read-only matrix for all right-hand sides, or one for each."""
     import cupy
 
     n = a.shape[-1]
@@ -75,10 +75,10 @@ def stacked(a: Array, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Matrices:
 
 
 def stacked_pivots(pivots: Array, batches: int, shape: tuple[int, ...]) -> tuple[Array, Array]:
-    """Return pivots as (batches, n), int32, and whether one of them is no row: (1,), int32.
+    """Return pivots, (batches, n), int32, and whether one of them is not a row, (1,), int32.
 
-    Such a pivot becomes its own row, which swaps nothing: the kernels that swap rows read and write
-    where the pivots say.
+    Such a pivot is replaced by its own row, which swaps nothing, because the kernels that swap rows
+    do not check pivots.
     """
     import cupy
 
@@ -118,7 +118,7 @@ def check_numbers(b: Array, no_row: Array | None = None, *, check_finite: bool) 
     no_row : cupy.ndarray, optional
         From `stacked_pivots`.
     check_finite : bool
-        Whether to check anything: that waits for the device.
+        Whether to check at all, which waits for the device.
     """
     if check_finite:
         flag = finite_flag(b)

@@ -1,4 +1,4 @@
-"""What is known of a matrix, by SciPy's names, and the problem that it becomes."""
+"""The known structure of a matrix, by SciPy's names, and the resulting problem."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ ASSUMPTIONS = (
 
 @dataclass(frozen=True, eq=False)
 class Structure:
-    """A matrix, and how it is factored.
+    """A matrix, and the method of its factorisation.
 
     Attributes
     ----------
     a : cupy.ndarray
         (..., n, n)
     kind : {"general", "positive", "triangular"}
-        Of a positive definite matrix, the lower triangle holds its numbers.
+        Only the lower triangle of a positive definite matrix is used.
     lower : bool
         Which triangle a triangular matrix has.
     """
@@ -46,7 +46,7 @@ class Structure:
 
 
 def structured(a: Array, assume_a: str | None, *, lower: bool, transposed: bool) -> Structure:
-    """Return the problem of a matrix of which something is known."""
+    """Return the problem for a matrix of known structure."""
     import cupy
 
     known = assume_a or "gen"

@@ -126,7 +126,7 @@ def solve(
     b : cupy.ndarray
         Right-hand sides: a vector (n,), or matrices (..., n, k). Leading axes broadcast.
     lower : bool
-        Which triangle of ``a`` is read if `assume_a` says that the other follows from it.
+        Which triangle of ``a`` is read if, by `assume_a`, the other follows from it.
     overwrite_a, overwrite_b : bool
         Accepted for SciPy's signature. The operands are never overwritten.
     check_finite : bool
@@ -134,7 +134,7 @@ def solve(
     assume_a : str, optional
         The structure of ``a``, by SciPy's names: ``"pos"`` for a positive definite matrix, which
         takes half the operations; ``"sym"``, ``"her"``, ``"upper triangular"``,
-        ``"lower triangular"``, ``"diagonal"``, ``"tridiagonal"``, ``"banded"``. By default nothing.
+        ``"lower triangular"``, ``"diagonal"``, ``"tridiagonal"``, ``"banded"``. By default none.
     transposed : bool
         Whether to solve ``a.T @ x = b``.
     precision : {"float32", "tf32x3", "tf32", "bfloat16", "float16", "int8"}, optional
@@ -145,7 +145,7 @@ def solve(
         update the matrix, with sums in float32. ``"int8"`` keeps the matrix in its own type and
         multiplies with ``precision="int8x8"``. All but ``"float32"`` are for real matrices.
     full_output : bool
-        Whether to return how the solution was found, too.
+        Whether to also return how the solution was found.
     stream : cupy.cuda.Stream, optional
         As for `cupygemm.matmul`.
 
@@ -223,7 +223,7 @@ def solve(
 def _refined(
     structure: Structure, b: Array, dtype: np.dtype[Any], finite: Array | None, precision: str
 ) -> tuple[Array, Wait, SolveInfo]:
-    """Return the solution by factors of a lower precision, or what `_solve` returns, and how."""
+    """Return the solution by factors of a lower precision, or that of `_solve`, and its info."""
     import cupy
 
     n, k = b.shape[-2:]
@@ -251,9 +251,9 @@ def _solve(
     *,
     finite: Array | None = None,
 ) -> tuple[Array, Wait]:
-    """Return the solution for right-hand sides (..., n, k), and what is waited for.
+    """Return the solution for right-hand sides (..., n, k), and a function that waits for errors.
 
-    Errors name the function. The last function returns what `raise_singular` takes.
+    Errors name `function`. The returned function returns the argument of `raise_singular`.
     """
     import cupy
 
@@ -265,7 +265,7 @@ def _solve(
         a = cupy.broadcast_to(a, (*stack, n, n))
     shape = b.shape
     if not b.size:
-        if k == 0 and a.size and structure.kind == "general":  # NumPy factors A all the same
+        if k == 0 and a.size and structure.kind == "general":  # NumPy factors A in this case, too
             raise_singular(function, fetch(_lu.factor(copied(a, dtype)).info, finite))
         return cupy.empty(shape, dtype), nothing
     if structure.kind == "triangular":

@@ -1,1 +1,1 @@
-"""What the factorisations share: matrices in place, kernels, products, block sizes and errors."""
+"""Common parts of the factorisations: matrices, kernels, products, block sizes and errors."""

@@ -1,12 +1,12 @@
-"""Look-ahead: a panel is factored on a stream of its own, beside an update of other columns.
+"""Look-ahead: a panel is factored on a side stream while other columns are updated.
 
 ::
 
-    current stream   | update next panel's columns | update the columns behind them      | ...
+    current stream   | update next panel's columns | update the other trailing columns   | ...
     side stream                                    | factor the next panel |             ^
                                                    ^ fork                           join |
 
-Both streams are ordered by events alone, so a graph can record them.
+Only events order the two streams, so a graph can record them.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from contextlib import contextmanager
 from typing import Any
 
 _HIGHEST_PRIORITY = -5
-"""Devices take the highest priority that they have instead."""
+"""Devices clamp this to their highest priority."""
 
 
 _spared: contextvars.ContextVar[int] = contextvars.ContextVar("spared", default=0)
 
 
 def spared() -> int:
-    """Return the compute units that products now leave to the work on the other stream."""
+    """Return the number of compute units that products leave to work on the other stream."""
     return _spared.get()
 
 
 class _OfThread(threading.local):
-    """The side streams of a thread on each device, and its events that nothing waits for."""
+    """The side streams of a thread on each device, and its unused events."""
 
     def __init__(self) -> None:
         self.streams: dict[int, list[Any]] = {}
@@ -42,7 +42,7 @@ _of_thread = _OfThread()
 
 
 class Streams:
-    """The current stream and a side stream, and what orders them.
+    """The current stream and a side stream, and their order.
 
     Attributes
     ----------
@@ -60,7 +60,7 @@ class Streams:
         self._is_forked = False
 
     def fork(self) -> None:
-        """Let the side stream wait for what the current stream holds."""
+        """Make the side stream wait for the work in the current stream."""
         self._is_forked = True
         self.order(self.behind(self.current), self.side)
 
@@ -81,15 +81,15 @@ class Streams:
         return stream
 
     def order(self, event: Any, stream: int) -> None:
-        """Let a stream wait for an event, which nothing else waits for."""
+        """Make a stream wait for an event, for which nothing else waits."""
         self._wait(stream, event.ptr)
-        self._idle.append(event)  # a wait is for what was recorded before it
+        self._idle.append(event)  # a wait refers to the latest record before it
 
     def enqueue(self, work: Callable[[], object], *, leads: bool = False) -> None:
         """Enqueue work on the side stream, after the work in the current stream.
 
-        If it leads, it starts before what the current stream is given later. A cluster may not find
-        compute units next to each other once a product has begun, even if that leaves enough.
+        If it leads, it starts before later work in the current stream. Once a product has begun, a
+        cluster may find no adjacent compute units, even if enough are free.
         """
         self.fork()
         if leads:
@@ -103,20 +103,20 @@ class Streams:
         graph.launch(self._side)
 
     def mark(self) -> Any:
-        """Return an event after the work in the side stream, which is to be joined once."""
+        """Return an event after the work in the side stream, which must be joined once."""
         return self.behind(self.side)
 
     def join(self, mark: Any) -> None:
-        """Let the current stream wait for a mark."""
+        """Make the current stream wait for a mark."""
         self.order(mark, self.current)
 
     def end(self) -> None:
-        """Let the current stream wait for all that the side stream holds."""
+        """Make the current stream wait for all work in the side stream."""
         if self._is_forked:
             self.join(self.mark())
 
     def behind(self, stream: int) -> Any:
-        """Return an event after the work in a stream, which is to be joined once."""
+        """Return an event after the work in a stream, which must be joined once."""
         event = self._idle.pop() if self._idle else _event()
         self._record(event.ptr, stream)
         return event
@@ -131,7 +131,7 @@ class OneStream:
         self.current = self.side = int(get_current_stream().ptr)
 
     def fork(self) -> None:
-        """Do nothing: the order of the stream is enough."""
+        """Do nothing: the order of the stream suffices."""
 
     def mark(self) -> None:
         """Return no event."""
@@ -157,13 +157,13 @@ def reached() -> Any:
 
 
 def wait_for(event: Any) -> None:
-    """Let the current stream wait for an event of `reached`."""
+    """Make the current stream wait for an event of `reached`."""
     Streams().join(event)
 
 
 @contextmanager
 def in_order() -> Iterator[OneStream]:
-    """Yield the current stream for everything."""
+    """Yield a stand-in that uses the current stream for everything."""
     yield OneStream()
 
 
@@ -171,9 +171,9 @@ def in_order() -> Iterator[OneStream]:
 def beside(
     work: Callable[[], object], spared: int = 0, units: int = 0, *, leads: bool = False
 ) -> Iterator[None]:
-    """Enqueue work on a side stream, beside what the block enqueues on the current stream.
+    """Enqueue work on a side stream, to run alongside the block's work on the current stream.
 
-    Both begin after what the current stream holds, and what it is given later begins after both.
+    Both begin after the work already in the current stream, and later work begins after both.
 
     Parameters
     ----------
@@ -181,10 +181,10 @@ def beside(
     spared : int
         The compute units that the products of the block leave to the work, if they can.
     units : int
-        The compute units of the device. Products of the work take no more than are left to it,
-        since the others would have to wait until those of the block have ended.
+        The compute units of the device. Products of the work use no more than are left to it, since
+        further thread blocks would wait until the products of the block have ended.
     leads : bool
-        Whether the work starts before what the block enqueues.
+        Whether the work starts before that of the block.
     """
     with forked() as streams:
         with sparing(max(units - spared, 0)):
@@ -205,7 +205,7 @@ def sparing(units: int) -> Iterator[None]:
 
 @functools.cache
 def _runtime() -> tuple[Any, Any, Any, Any]:
-    """Return the functions that order streams. To import them takes longer than to call them."""
+    """Return the functions that order streams. Importing them takes longer than calling them."""
     from cupy.cuda import get_current_stream
     from cupy.cuda.runtime import eventRecord, getDevice, streamWaitEvent
 
@@ -219,7 +219,7 @@ def _event() -> Any:
 
 
 def _side_stream(index: int, *taken: int) -> Any:
-    """Return a side stream of a device, but none of those at some addresses."""
+    """Return a side stream of a device that is at none of the given addresses."""
     from cupy.cuda import Stream
 
     streams = _of_thread.streams.setdefault(index, [])

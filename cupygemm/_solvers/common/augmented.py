@@ -1,7 +1,7 @@
-"""Matrices with right-hand sides beside them, [A B], which a factorisation overwrites.
+"""Augmented matrices, [A B] with right-hand sides B, which a factorisation overwrites.
 
-One launch stores both where their elements lie in order. CuPy's copies store other arrays; the host
-takes several times as long for them, while the device has nothing to do.
+One launch stores both if the elements of their rows are adjacent. CuPy's copies store other arrays;
+they take the host several times as long, while the device is idle.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from cupygemm._solvers.common.matrices import Matrices
 
 _THREADS, _ROWS, _VECTOR_BYTES = 256, 8, 16
 _MOST_AXES = 3
-"""Of the arrays that the kernel reads: stacks, rows and columns."""
+"""The axes of the arrays that the kernel reads: stacks, rows and columns."""
 
 
 def augmented_shape(n: int, k: int, dtype: np.dtype[Any]) -> tuple[int, int]:
-    """Return the columns of a matrix of n with k right-hand sides beside it, and their first."""
+    """Return the columns of an n x n matrix with k right-hand sides, and the first of these."""
     per_vector = max(_VECTOR_BYTES // dtype.itemsize, 1)
-    first = -(-n // per_vector) * per_vector  # vectors hold columns of only one of them
+    first = -(-n // per_vector) * per_vector  # vectors hold columns of only one of the two
     return first + k, first
 
 
@@ -36,7 +36,7 @@ def augment(made: Matrices, a: Array, b: Array, first: int = 0) -> None:
     a, b : cupy.ndarray
         (..., n, n) and (..., n, k).
     first : int
-        The first column of the matrices to store; the ones before are stored already.
+        The first column of the matrices to store; earlier columns are already stored.
     """
     n, k = b.shape[-2:]
     if _launches(made, a) and b.dtype == made.dtype and b.ndim <= _MOST_AXES:
@@ -58,7 +58,7 @@ def store_columns(made: Matrices, a: Array, columns: range) -> None:
 
 
 def _launches(made: Matrices, a: Array) -> bool:
-    """Tell whether the kernel can read matrices: of the type, with adjacent elements in rows."""
+    """Tell whether the kernel can read matrices: same type, and adjacent elements in rows."""
     return bool(a.dtype == made.dtype and a.ndim <= _MOST_AXES and a.strides[-1] == a.itemsize)
 
 
@@ -68,7 +68,7 @@ def _copy_columns(made: Matrices, a: Array, columns: range) -> None:
 
 
 def _store(made: Matrices, a: Array, columns: range, b: Array | None = None) -> None:
-    """Store columns of matrices, and what is behind the matrices if `b` is given."""
+    """Store columns of matrices and, if `b` is given, the right-hand sides."""
     size = made.dtype.itemsize
     a_start, (a_matrix, a_row, _) = _place(a)
     b_start, (b_matrix, b_row, b_column) = (0, (0, 0, 0)) if b is None else _place(b)

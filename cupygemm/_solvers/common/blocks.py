@@ -1,8 +1,8 @@
-"""Block sizes: how a factorisation is divided into panels, and a panel among workgroups.
+"""Block sizes: the division of a factorisation into panels, and of a panel among workgroups.
 
 A factorisation proceeds by outer panels of `Blocks.outer` columns, and an outer panel by blocks of
 `Blocks.width` columns, each of which is one launch. A workgroup holds its rows of such a block in
-registers, so the taller a panel is, the narrower are its blocks.
+registers, so taller panels have narrower blocks.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from cupygemm._solvers.common.matrices import Layout, Matrices
 
 @dataclass(frozen=True, eq=False)
 class Limits:
-    """The limits within which block sizes are chosen. Each object is equal to itself only.
+    """The limits within which block sizes are chosen. Objects are compared by identity.
 
     Attributes
     ----------
@@ -37,54 +37,54 @@ class Limits:
     team : int
         The most workgroups of a team.
     outer : int
-        The most columns of an outer panel; a multiple of `width`, and at most 256, which is the
-        number of pivots that the kernel that swaps rows takes.
+        The most columns of an outer panel; a multiple of `width`, and at most 256, the largest
+        number of pivots of the kernel that swaps rows.
     part : int
-        The most columns of the last part of an LU panel, after which only this part needs to be
-        applied to the next panel's columns.
+        The most columns of the last part of an LU panel. When the panel is finished, only this part
+        remains to be applied to the next panel's columns.
     half : int
         The most columns of half a panel of a QR factorisation.
     wide : int
         The fewest remaining columns that an LU factorisation updates once for two outer panels.
     tail : int
-        The most rows and columns that an LU factorisation takes for its last panel, whose blocks
-        each update all columns behind them.
+        The most rows and columns of the last panel of an LU factorisation, each of whose blocks
+        updates all columns to its right.
     tail_before_others : int
-        The same where these blocks leave some columns alone, which are updated later.
+        The same if these blocks leave some columns to a later update.
     few : int
-        The most right-hand sides that the blocks of the last panel update, too; fewer than `ahead`.
+        The most right-hand sides that the blocks of the last panel also update; fewer than `ahead`.
     grouped : int
-        The fewest columns of a matrix whose LU factorisation delays updates of columns far behind.
+        The fewest columns of a matrix whose LU factorisation delays updates of columns far to the
+        right.
     group : int
-        The most wide panels for which they are delayed.
+        The most wide panels for which these updates are delayed.
     group_of_reals : int
-        The same for products of real floating-point numbers, which take hardly less time with even
-        more columns.
+        The same for products of real floating-point numbers, which gain little from more columns.
     substituted : int
         The most rows of a triangular matrix that one launch solves for.
     vector : int
         The same for few right-hand sides.
     ahead : int
-        The fewest columns behind a panel that is factored beside their update.
+        The fewest trailing columns whose update runs while the next panel is factored.
     beside_lu : int
-        The multiplications and additions in float64 that products do while a column of an LU panel
-        is factored beside them.
+        The multiplications and additions in float64 that products compute while one column of an LU
+        panel is factored.
     after : int
-        The fewest columns of an update that wait for the end of such a panel.
+        The fewest columns of an update that waits for the end of such a panel.
     early : int
-        The same as `beside_lu`, if products are so short that some time is left to apply the
-        panel's first parts to the next panel's columns.
+        The same as `beside_lu`, if products are so short that the panel's first parts can be
+        applied to the next panel's columns meanwhile.
     ahead_of_qr : int
         The same for a QR factorisation, whose launches take more time.
     paired : int
-        The fewest columns behind the next two QR panels that are updated once for two panels, in
-        float32. Updates of fewer take less time than a panel.
+        The fewest columns to the right of the next two QR panels that are updated once for two
+        panels, in float32. Updates of fewer columns take less time than a panel.
     formed_beside : int
         The fewest columns of a matrix whose Q is formed while panels are factored; with fewer, the
         additional launches take longer.
     beside_qr : int
-        The multiplications and additions that products do for each column of a QR panel that is
-        factored beside them: as many as there are in all, divided by the columns.
+        The multiplications and additions that products compute for each column of a QR panel that
+        is factored meanwhile: their total, divided by the columns.
     reflected : int
         The most columns whose reflections are applied together to form Q.
     reflected_of_float64 : int
@@ -92,27 +92,27 @@ class Limits:
     strip : int
         The most columns of Q that are formed at a time, while panels are factored.
     wide_float32 : int
-        The fewest columns to which reflections in float32 are applied by products of tf32 terms,
-        for as many as a quarter of that.
+        The fewest columns to which reflections in float32 are applied by products of tf32 terms, if
+        there are at least a quarter as many reflections.
     recorded, most_recorded : int
         The fewest columns and the most elements of a matrix whose QR factorisation is recorded in a
-        graph when it is repeated. Larger ones take the device longer than the host.
+        graph when it is repeated. Larger matrices take the device longer than the host.
     most_recorded_of_lu : int
         The same for a system whose LU factorisation is recorded.
     begun_early : int
-        The fewest bytes of a matrix whose first panel is factored beside the copy of the others. To
-        launch a second graph takes about as long as to copy half as many.
+        The fewest bytes of a matrix whose first panel is factored while the other columns are
+        copied. Launching a second graph takes about as long as copying half of this.
     spared : int
-        The compute units that such an update leaves to the panel, and to the updates inside it.
+        The compute units that an update leaves to the panel and to the updates inside it.
     spared_of_qr : int
-        The same beside a panel of a QR factorisation.
+        The same for a panel of a QR factorisation.
     spared_of_short_panel : int
-        The same where products of float64 are as many as `beside_qr` tells, and take longer than
-        the panel.
+        The same if there are as many products of float64 as `beside_qr` allows, which take longer
+        than the panel.
     spared_by_halves : int
         The same for an update that multiplies 16-bit numbers, which takes less time than a panel.
     whole : int
-        The most rows of a matrix that one workgroup factors by itself.
+        The most rows of a matrix that one workgroup factors alone.
     windowed : int
         The fewest rows of a matrix that is factored with pivots from windows, for refinement.
     """
@@ -192,8 +192,8 @@ def words(dtype: np.dtype[Any]) -> int:
 def lu_panel_blocks(a: Matrices | Layout, m: int) -> Blocks:
     """Return the shape of the launches that factor LU panels of `m` rows of some matrices.
 
-    A single panel takes the least time in a cluster of many small workgroups, with one row for each
-    thread, or two. Stacks, and taller panels, are divided as of `panel_blocks`.
+    A single panel takes the least time in a cluster of many small workgroups, with one or two rows
+    per thread. Stacks and taller panels are divided by `panel_blocks`.
     """
     max_cluster, _ = current_limits()
     if a.batches == 1:
@@ -233,7 +233,7 @@ def panel_blocks(m: int, dtype: np.dtype[Any], max_cluster: int, wave_size: int)
     max_cluster : int
         The most workgroups of a thread-block cluster, which is preferred to a larger team.
     wave_size : int
-        The fewest threads of a workgroup. Fewer take as long, and are another kernel to compile.
+        The fewest threads of a workgroup. Fewer would take as long, and need another kernel.
 
     Raises
     ------
@@ -247,7 +247,7 @@ def panel_blocks(m: int, dtype: np.dtype[Any], max_cluster: int, wave_size: int)
 def _panel_blocks(m: int, size: int, max_cluster: int, wave_size: int, limits: Limits) -> Blocks:
     threads = min(limits.threads, max(wave_size, power_of_two(m)))
     widest = _widest(size, limits)
-    # A small cluster is enough while its threads hold one row each.
+    # A small cluster suffices if its threads hold one row each.
     teams = [team for team in (*_clusters(max_cluster), 16, limits.team) if team <= limits.team]
     for team in sorted(set(teams)):
         width = widest
@@ -276,7 +276,7 @@ def outer_width(k: int, width: int) -> int:
     Parameters
     ----------
     k : int
-        The columns that are to be factored.
+        The number of columns to factor.
     width : int
         The columns of a block.
     """
@@ -288,12 +288,12 @@ def outer_panels(k: int, outer: int) -> list[range]:
     return [range(first, min(first + outer, k)) for first in range(0, k, outer)]
 
 
-def is_ahead(a: Matrices, behind: int, least: int) -> bool:
-    """Tell whether a panel is factored beside the update of the columns from `behind` on.
+def is_ahead(a: Matrices, trailing: int, least: int) -> bool:
+    """Tell whether a panel is factored while the columns from `trailing` on are updated.
 
-    There must be as many as `least`. The panels of a stack of matrices fill a device by themselves.
+    There must be at least `least` of them. The panels of a stack of matrices fill a device alone.
     """
-    return a.batches == 1 and a.n - behind >= least
+    return a.batches == 1 and a.n - trailing >= least
 
 
 def current_limits() -> tuple[int, int]:

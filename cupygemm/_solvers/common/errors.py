@@ -1,7 +1,7 @@
-"""Errors that only the device knows of: one transfer at the end of a call.
+"""Errors found on the device: one transfer at the end of a call.
 
-Inside a graph's capture nothing can wait for the device, so nothing raises: the result holds what
-the factorisation computed, NaN or infinities where it failed.
+During a graph's capture, nothing can wait for the device, so nothing raises: the result is that of
+the factorisation, with NaN or infinities where it failed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _checked: contextvars.ContextVar[bool] = contextvars.ContextVar("checked", defau
 
 @contextlib.contextmanager
 def unchecked() -> Iterator[None]:
-    """Neither wait for what a factorisation found nor raise for it, as CuPy by default."""
+    """Neither wait for the info of factorisations nor raise errors, like CuPy by default."""
     token = _checked.set(False)
     try:
         yield
@@ -30,7 +30,7 @@ def unchecked() -> Iterator[None]:
 
 
 def is_checked() -> bool:
-    """Tell whether a call waits for what a factorisation found, and raises for it."""
+    """Tell whether a call waits for the info of a factorisation and raises errors."""
     return _checked.get()
 
 
@@ -47,7 +47,8 @@ def stream_queries() -> tuple[Callable[[], Any], Callable[[Any], bool]]:
     from cupy.cuda.runtime import streamIsCapturing
 
     def is_recording(stream: Any) -> bool:
-        # The legacy default stream cannot be captured. To ask is an error if another one is.
+        # The legacy default stream cannot be captured. The query is an error if another stream is
+        # being captured.
         return stream.ptr != 0 and bool(streamIsCapturing(stream.ptr))
 
     return get_current_stream, is_recording
@@ -75,7 +76,7 @@ def _flag_of_not_finite() -> Any:
 def fetch(info: Array, finite: Array | None = None) -> np.ndarray[Any, Any]:
     """Return the info of a factorisation on the host; this waits for the device.
 
-    Zeros while a graph is recorded, and where calls are `unchecked`.
+    Zeros while a graph is recorded, and if calls are `unchecked`.
 
     Parameters
     ----------
@@ -104,7 +105,7 @@ def fetch(info: Array, finite: Array | None = None) -> np.ndarray[Any, Any]:
 
 
 def require_finite(finite: Array | None) -> None:
-    """Raise ValueError if a flag from `finite_flag` says so; this waits for the device."""
+    """Raise ValueError if a flag from `finite_flag` is set; this waits for the device."""
     if finite is not None:
         fetch(finite[:0], finite)
 
@@ -116,7 +117,7 @@ def raise_not_finite(flag: float) -> None:
 
 
 def raise_singular(function: str, info: np.ndarray[Any, Any] | None) -> None:
-    """Raise LinAlgError if a matrix has no inverse; None says that all have one."""
+    """Raise LinAlgError if a matrix is singular; None means that none is."""
     if info is not None and (failed := _first(info)) is not None:
         which, column = failed
         raise np.linalg.LinAlgError(
@@ -126,7 +127,7 @@ def raise_singular(function: str, info: np.ndarray[Any, Any] | None) -> None:
 
 
 def raise_not_definite(function: str, info: np.ndarray[Any, Any] | None) -> None:
-    """Raise LinAlgError if a matrix is not positive definite; None says that all are."""
+    """Raise LinAlgError if a matrix is not positive definite; None means that all are."""
     if info is not None and (failed := _first(info)) is not None:
         which, column = failed
         raise np.linalg.LinAlgError(

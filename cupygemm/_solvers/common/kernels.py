@@ -1,4 +1,4 @@
-"""The panel kernels: their texts, and launches that take addresses and sizes.
+"""The panel kernels: their sources, and launches that take addresses and sizes.
 
 The kernels are in ``kernels/common/solvers``. Each is compiled for one element type and one shape
 of its blocks, by the backend of the device.
@@ -21,7 +21,7 @@ _EPSILON = {"f": "0x1p-23f", "d": "0x1p-52"}
 _NEGLIGIBLE = {"f": "0x1p-46f", "d": "0x1p-104"}
 _TEAM = "common/solvers/team.hpp"
 _MOST_PANEL_REGISTERS = 248
-"""Of a thread of an LU panel in a cluster. With 256, an SM has some left (lu/held_units.py)."""
+"""Per thread of an LU panel in a cluster. 256 threads leave some of an SM's (lu/held_units.py)."""
 
 _kind = functools.partial(KernelKind, file="common/solvers/{}.hpp")
 LU_PANEL = _kind("lu_panel", "=QqqQqQQQQQQiiiiii")
@@ -70,7 +70,7 @@ def load(
     threads : int
         The threads of a workgroup.
     clusters : bool
-        Whether a team is a cluster where the device has such large ones.
+        Whether a team is a cluster, if the device supports clusters of this size.
     **config
         The constants of the kernel's ``Config``. ``team`` is the number of workgroups that factor
         a panel together, and ``shared_bytes`` the dynamic shared memory of one.
@@ -86,7 +86,7 @@ def load(
 
 
 _loaded: dict[tuple[Any, ...], Launch] = {}
-"""By device, name, type, threads, clusters and the configuration, in one order for a kernel."""
+"""By device, name, type, threads, clusters and configuration, in a fixed order for each kernel."""
 
 
 def _load(
@@ -117,7 +117,7 @@ def source(
     char : str
         NumPy's character of the element type.
     constants : mapping of str to int or bool
-        What its ``Config`` holds, by name.
+        The constants of its ``Config``, by name.
     clusters : bool
         Whether a team of workgroups is a thread-block cluster.
     """

@@ -1,4 +1,4 @@
-"""`Matrices`: the matrices that a solver works on in place, and addresses within them."""
+"""`Matrices`: the matrices that a solver overwrites, and addresses within them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ROW_BYTES, _SMALL_ROW_BYTES = 128, 16
 
 @dataclass(frozen=True)
 class Layout:
-    """How matrices in row-major order lie in memory.
+    """The memory layout of matrices in row-major order.
 
     Attributes
     ----------
@@ -27,7 +27,7 @@ class Layout:
     dtype : numpy.dtype
         The element type.
     start : int
-        The address of the first element, or what stands for it.
+        The address of the first element, or a placeholder.
     """
 
     batches: int
@@ -99,7 +99,7 @@ class Matrices:
         return start + (row * self.pitch + column) * size
 
     def layout(self, start: int) -> Layout:
-        """Return the layout, with a start that stands for the address of the first element."""
+        """Return the layout, with a placeholder for the address of the first element."""
         return Layout(self.batches, self.m, self.n, self.pitch, self.dtype, start)
 
     def block(self, rows: slice, columns: slice) -> Array:
@@ -120,7 +120,7 @@ class Matrices:
 
 
 def empty(batches: int, m: int, n: int, dtype: np.dtype[Any]) -> Matrices:
-    """Return matrices with any contents."""
+    """Return uninitialised matrices."""
     import cupy
 
     return Matrices(cupy.empty((batches, m, _pitch(n, dtype)), dtype), n)
@@ -151,7 +151,7 @@ def copied(a: Array, dtype: np.dtype[Any]) -> Matrices:
 def readable(a: Array, dtype: np.dtype[Any]) -> Matrices:
     """Return a stack of matrices, (..., m, n), as a type, to be read only.
 
-    They are copied only if their memory is not laid out as that of copies.
+    They are copied only if their memory layout differs from that of copies.
     """
     m, n = a.shape[-2:]
     in_place = a.dtype == dtype and a.flags.c_contiguous and _pitch(n, dtype) == n

@@ -1,6 +1,6 @@
-"""`Step`: what a factorisation does between one panel and the next, and the products of that.
+"""`Step`: the work of a factorisation between two panels, and its products.
 
-`lu.delayed_updates` and `qr.updates` say in which order their steps follow.
+`lu.delayed_updates` and `qr.updates` define the order of the steps.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ TILE = 128
 
 
 class Update(NamedTuple):
-    """An update of columns by panels that are factored.
+    """An update of columns by factored panels.
 
     Attributes
     ----------
@@ -31,28 +31,28 @@ class Update(NamedTuple):
         return self.operations_of_column(rows) * len(self.columns)
 
     def operations_of_column(self, rows: int) -> int:
-        """Return those of a column."""
+        """Return the multiplications and additions for one column."""
         return 2 * len(self.panels) * (rows - self.panels.start)
 
     def up_to(self, end: int) -> Update:
-        """Return the update of the columns up to another one."""
+        """Return the update of the columns before a given one."""
         return Update(self.panels, range(self.columns.start, end))
 
 
 @dataclass(frozen=True)
 class Step:
-    """What follows the factorisation of a panel.
+    """The work after the factorisation of a panel.
 
     Attributes
     ----------
     panel : range
         The columns of the panel.
     following : range or None
-        Those of the next panel.
+        The columns of the next panel.
     first : Update
-        What the next panel needs.
+        The update that the next panel needs.
     updates : tuple of Update
-        What can be computed beside the factorisation of the next panel, in this order.
+        The updates that can run while the next panel is factored, in this order.
     """
 
     panel: range
@@ -62,7 +62,7 @@ class Step:
 
 
 def joined(first: Update, *others: Update) -> tuple[Update, ...]:
-    """Return updates, with those of adjacent columns by the same panels as one."""
+    """Return updates; those of adjacent columns by the same panels are merged."""
     found = [first]
     for other in others:
         last = found[-1]

@@ -37,7 +37,7 @@ from cupygemm._solvers.common.updates import block_product
 
 @dataclass(frozen=True)
 class Rounding:
-    """In which types a matrix is factored and the operands of products are multiplied.
+    """The types in which a matrix is factored and the operands of products are multiplied.
 
     Attributes
     ----------
@@ -63,7 +63,7 @@ _FACTORS = Factors(alpha=-1.0, beta=1.0, scale=1.0, scales_sums=True)
 _NEGATED = EpilogueArguments(_FACTORS._replace(beta=0.0), None, None, (None,) * 5)
 EXACT = Rounding()
 _LEAST_TERMS, _MOST_TERMS = 16, 512
-"""With fewer along k, tf32 terms are less exact than float32; with more, sums of the kernel are."""
+"""With fewer along k, tf32 terms are less exact than float32; with more, the kernel's sums are."""
 ROUNDINGS: Mapping[str, Rounding] = MappingProxyType(
     {
         "float32": EXACT,
@@ -79,7 +79,7 @@ ROUNDINGS: Mapping[str, Rounding] = MappingProxyType(
 
 @contextlib.contextmanager
 def as_if_recorded() -> Iterator[None]:
-    """Multiply as while a graph is recorded: the same bits, whether one is or not."""
+    """Multiply as if a graph were recorded, so that results have the same bits in either case."""
     token = _calls_libraries.set(False)
     try:
         yield
@@ -88,10 +88,10 @@ def as_if_recorded() -> Iterator[None]:
 
 
 def usual(dtype: np.dtype[Any]) -> Rounding:
-    """Return how factorisations multiply numbers of a type on the current device.
+    """Return the default rounding of factorisations in a type on the current device.
 
-    As in the type, except that numbers of float32 are sums of two tf32 terms where that takes less
-    time: less than 2^-19 of a product is lost.
+    Products are computed in the type, except that float32 numbers are sums of two tf32 terms if
+    that is faster: the error is below 2^-19 of a product.
     """
     nearly = dtype.char == "f" and has_tile_kernels(dtype)
     return ROUNDINGS["tf32x3"] if nearly else EXACT
@@ -161,8 +161,8 @@ def _suits_small_kernel(
 ) -> bool:
     """Tell whether the kernel that multiplies tf32 terms inside panels can compute a product.
 
-    Where kernels for large products do not pay, it takes less time than cuBLAS's product and what
-    adds that to C.
+    If kernels for large products are not worthwhile, it takes less time than cuBLAS's product and
+    its addition to C.
     """
     if rounding != ROUNDINGS["tf32x3"] or beta == 0 or not has_tile_kernels(c.dtype):
         return False
@@ -184,7 +184,7 @@ def _multiply_small(
 
 
 def _minus_product(c: Array) -> EpilogueArguments:
-    """Return what ``alpha=-1, beta=1, c=c`` mean, without checks, which take longer."""
+    """Return the epilogue ``alpha=-1, beta=1, c=c``, without checks, which take longer."""
     return EpilogueArguments(_FACTORS, None, None, (None, None, c, None, None))
 
 
@@ -199,7 +199,7 @@ def adds_in_place(dtype: np.dtype[Any], rounding: Rounding = EXACT) -> bool:
 def _kernels_add(index: int, dtype: np.dtype[Any], rounding: Rounding) -> bool:
     import cupy
 
-    # Some types are multiplied by cuBLAS where the matrices are small.
+    # cuBLAS multiplies some types if the matrices are small.
     c = cupy.empty((2048, 2048), dtype)
     a = c if rounding.dtype is None else cupy.empty(c.shape, rounding.dtype)
     given = CallOptions(precision=rounding.precision, epilogue=_minus_product(c))
@@ -208,7 +208,7 @@ def _kernels_add(index: int, dtype: np.dtype[Any], rounding: Rounding) -> bool:
 
 
 def _calls_blas(c: Array) -> bool:
-    """Tell whether cuBLAS can subtract from `c`. CuPy refuses to record its calls in a graph."""
+    """Tell whether cuBLAS can subtract from `c`. CuPy does not record its calls in a graph."""
     from cupy.cuda import runtime
 
     if (

@@ -1,21 +1,21 @@
-"""Work that is recorded in a graph when it is repeated, so that the host launches it at once.
+"""Work that is recorded in a graph when repeated, so that the host launches it in one call.
 
-A graph holds the addresses of all memory that it uses. So the work takes its memory from one block,
-whose size the first call finds out: there, each allocation gets a place in an imagined block.
-The second call allocates such a block and records a graph. Later calls allocate a block of this
-size, and launch the graph if it lies at the same address. A memory pool returns it there as long as
-calls repeat; the block is free between calls.
+A graph contains the addresses of all memory that it uses. So the work allocates from one block. The
+first call determines its size, by placing each allocation in an imaginary block. The second call
+allocates such a block and records a graph. Later calls allocate a block of this size, and launch
+the graph if it has the same address. A memory pool returns the same address as long as calls
+repeat; the block is free between calls.
 
 ::
 
-    block   | input | V | sums | ... | factors |     each allocation, at a place of its own
+    block   | input | V | sums | ... | factors |     each allocation, at a separate place
             | input | V |  T   | ... | result  |     places are taken again, as by the pool
 
-Work may begin before all of its input is stored. Its beginning is then a graph of its own, which is
+Work may begin before all of its input is stored. Its beginning is then a separate graph, which is
 launched on the side stream::
 
     current stream   | store the first part | store the rest                | the rest of the work
-    side stream                             | what needs only the first part |
+    side stream                             | work on the first part only    |
 """
 
 from __future__ import annotations
@@ -35,23 +35,23 @@ from cupygemm._solvers.common.products import as_if_recorded
 Input = TypeVar("Input")
 Result = TypeVar("Result")
 _UNIT = 512
-"""Allocations begin at multiples of these bytes, as those of CuPy's pool do."""
+"""Allocations begin at multiples of this number of bytes, as in CuPy's pool."""
 _SPARE = 16
-"""A block is larger by this part, since work may take other ways while it is recorded."""
+"""A block is larger by one part in this many, since recorded work may allocate differently."""
 _MOST_CASES = 8
 _MOST_GRAPHS = 2
-"""The graphs of a case, each for another address; a program that needs more launches for itself."""
+"""The most graphs of a case, one per address; at further addresses, none is launched."""
 
 
 class _Places:
-    """Which parts of a block are taken; those that a stream gave back are for this stream only."""
+    """The allocated parts of a block; parts that a stream freed are reused only by that stream."""
 
     def __init__(self) -> None:
         self.size = 0
         self._free: dict[int, list[tuple[int, int]]] = {}
 
     def take(self, size: int, stream: int) -> int:
-        """Return the start of a part of some bytes."""
+        """Allocate a part, and return its start."""
         free = self._free.setdefault(stream, [])
         fitting = [(length, start) for start, length in free if length >= size]
         if not fitting:
@@ -64,7 +64,7 @@ class _Places:
         return start
 
     def give_back(self, start: int, size: int, stream: int) -> None:
-        """Let a part be taken again."""
+        """Free a part."""
         free = self._free[stream]
         for part in list(free):
             if part[0] + part[1] == start or start + size == part[0]:
@@ -74,7 +74,7 @@ class _Places:
 
 
 class _Part:
-    """A part of a block, which is given back when its memory is not used any more."""
+    """A part of a block, which is freed when its memory is no longer referenced."""
 
     def __init__(self, places: _Places, size: int, stream: int, kept: Any) -> None:
         self._places, self._size, self._stream = places, size, stream
@@ -88,13 +88,13 @@ class _Part:
 def _allocator(
     places: _Places, allocate: Callable[[int], Any], block: Any = None, size: int = 0
 ) -> Callable[[int], Any]:
-    """Return an allocator in a block, or beside an imagined one if there is none.
+    """Return an allocator in a block or, without a block, one that simulates it.
 
     Parameters
     ----------
     places : _Places
     allocate : callable
-        The allocator that memory beside the block is from.
+        The allocator of memory outside the block.
     block : cupy.cuda.MemoryPointer, optional
     size : int
         The bytes of the block.
@@ -103,7 +103,7 @@ def _allocator(
 
     def allocated(wanted: int) -> Any:
         rounded = max(-(-wanted // _UNIT), 1) * _UNIT
-        # Only a `_Part` is kept, not the block: it is free between calls.
+        # Only a `_Part` is kept, not the block, which is free between calls.
         memory = allocate(rounded) if block is None else None
         part = _Part(places, rounded, int(get_current_stream().ptr), memory)
         if memory is not None:
@@ -118,14 +118,14 @@ def _allocator(
 
 
 class Beginning(NamedTuple):
-    """The beginning of some work, which needs a part of the input.
+    """The beginning of some work, which needs only a part of the input.
 
     Attributes
     ----------
     fill : callable
         Takes an input, and stores that part.
     work : callable
-        Takes an input, and returns what the rest of the work takes instead of it.
+        Takes an input, and returns the argument of the rest of the work.
     """
 
     fill: Callable[[Any], object]
@@ -134,9 +134,9 @@ class Beginning(NamedTuple):
 
 @dataclass(frozen=True)
 class _Graph(Generic[Input, Result]):
-    """Graphs of the work on an input, whose memory may be somebody else's between calls.
+    """Graphs of the work on an input, whose memory may have other users between calls.
 
-    The beginning of the work has a graph if the work has a beginning.
+    The beginning of the work, if any, has a separate graph.
     """
 
     beginning: Any
@@ -147,7 +147,7 @@ class _Graph(Generic[Input, Result]):
 
 @dataclass
 class _Case(Generic[Input, Result]):
-    """What is known of some work: the bytes of its block, and its graphs by the block's address."""
+    """The state of some work: the bytes of its block, and its graphs by the block's address."""
 
     size: int
     graphs: dict[int, _Graph[Input, Result]] = field(default_factory=dict)
@@ -155,7 +155,7 @@ class _Case(Generic[Input, Result]):
 
 
 class _OfThread(threading.local):
-    """The cases of a thread, the latest at the end, and the streams on which it records."""
+    """The cases of a thread, the most recent last, and the streams on which it records."""
 
     def __init__(self) -> None:
         self.cases: OrderedDict[Hashable, _Case[Any, Any]] = OrderedDict()
@@ -199,25 +199,23 @@ def repeatable(
     Parameters
     ----------
     key : tuple of hashable
-        All that decides what `work` launches, apart from addresses, the current device and
+        Everything that determines the launches of `work`, except addresses, the current device and
         `blocks.LIMITS`.
     prepare : callable
         Allocates the input.
     fill : callable
         Stores an input. It is called each time.
     work : callable
-        Takes all its memory by CuPy's allocator, and waits for nothing. A graph stands for later
-        calls.
+        Allocates only by CuPy's allocator, and does not wait. A graph replaces later calls.
     use : callable
-        Makes what is returned of the result, in memory of its own.
+        Makes the returned value from the result, in separate memory.
     pays : bool
-        Whether `work` launches only what a graph can hold, and a graph takes less time. Otherwise
-        nothing is recorded.
+        Whether a graph can record `work`, and takes less time. Otherwise nothing is recorded.
     kept : list, optional
-        Gets what holds the memory of the result, which then need not be copied by `use`.
+        Receives the owner of the result's memory, so that `use` need not copy the result.
     beginning : Beginning, optional
-        What is done before `work`, which takes its result instead of the input. A graph of it runs
-        beside `fill`, which then stores the rest of the input.
+        The work before `work`, which then takes its result instead of the input. Its graph runs
+        while `fill` stores the rest of the input.
     """
     if not pays:
         return use(_done(prepare(), fill, work, beginning))
@@ -252,7 +250,7 @@ def _repeated(
     kept: list[Any] | None,
     beginning: Beginning | None,
 ) -> Any:
-    """Do as `repeatable`: the first call finds out the memory, and later ones launch a graph."""
+    """Do as `repeatable`: the first call determines the memory, and later calls launch a graph."""
     from cupy.cuda import get_allocator, using_allocator
 
     cases, allocate = _of_thread.cases, get_allocator()
@@ -288,7 +286,7 @@ def _repeated(
 
 
 def _block(allocate: Callable[[int], Any], size: int) -> Any:
-    """Return memory in one block, or None if there is only room for its parts."""
+    """Return memory in one block, or None if only its parts fit."""
     try:
         return allocate(size)
     except MemoryError:
@@ -317,7 +315,7 @@ def _record(
                 if beginning is not None:
                     first, begun = _captured(stream, beginning.work, given)
                 graph, result = _captured(stream, work, begun)
-        except (MemoryError, RuntimeError):  # the driver records not everything
+        except (MemoryError, RuntimeError):  # the driver cannot record everything
             case.fails = True
             return None
     case.graphs[block.ptr] = made = _Graph(first, graph, given, result)
@@ -325,7 +323,7 @@ def _record(
 
 
 def _captured(stream: Any, work: Callable[[Any], Any], given: Any) -> tuple[Any, Any]:
-    """Record some work on a stream, which is the current one. Return its graph and its result."""
+    """Record some work on a stream, which must be current. Return its graph and its result."""
     stream.begin_capture()
     try:
         result = work(given)

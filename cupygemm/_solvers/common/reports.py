@@ -1,10 +1,10 @@
-"""What kernels report to the host: a word for each matrix, in memory of the host.
+"""Reports of kernels to the host: a word for each matrix, in host memory.
 
-A kernel writes to that memory only if a matrix failed. So a call that succeeds transfers nothing:
-it waits for its stream, and looks at words that are still zero.
+A kernel writes to that memory only if a matrix failed. So a successful call transfers nothing: it
+waits for its stream, and reads words that are still zero.
 
-What a factorisation found is in memory of the device, and is copied. The host does all else before
-it waits (`pending`), since the caller waits for whatever is done after that.
+The info of a factorisation is in device memory, and is copied. The host does everything else before
+it waits (`pending`), since the caller waits for any work after that.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from cupygemm._solvers.common.errors import is_checked, stream_queries
 
 _LEAST = 1024
 Wait = Callable[[], np.ndarray[Any, Any] | None]
-"""Waits for what a factorisation found, and returns it, or None if no matrix failed."""
+"""Waits for the info of a factorisation, and returns it, or None if no matrix failed."""
 
 
 class _Words:
-    """Zeros in memory of the host that kernels on all devices can write to.
+    """Zeros in host memory to which kernels on all devices can write.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ class _Words:
 
         memory = alloc_pinned_memory(4 * size)
         self.address = int(memory.ptr)
-        self.values = np.frombuffer(memory, np.int32, size)  # which keeps the memory
+        self.values = np.frombuffer(memory, np.int32, size)  # which keeps the memory alive
         self.values.fill(0)
         self.pairs = self.values.view(np.int64)
 
@@ -54,14 +54,14 @@ _awaited: list[_Words] = []
 
 
 def pending(info: Array) -> Wait:
-    """Begin to copy what a factorisation found to the host, and return what waits for that.
+    """Begin to copy a factorisation's info to the host, and return a function that waits for it.
 
-    Nothing is copied or waited for while a graph is recorded, nor where calls are `unchecked`.
+    Nothing is copied or waited for while a graph is recorded, or if calls are `unchecked`.
 
     Parameters
     ----------
     info : cupy.ndarray
-        (batches,), int32. Its memory may go back to the pool before the copy.
+        (batches,), int32. Its memory may return to the pool before the copy.
 
     Returns
     -------
@@ -87,11 +87,11 @@ def pending(info: Array) -> Wait:
 
 
 def nothing() -> None:
-    """Return what says that no matrix failed."""
+    """Return None: no matrix failed."""
 
 
 def _taken(size: int) -> _Words:
-    """Return words of this thread, which are zeros."""
+    """Return zeroed words of this thread."""
     words = _of_thread.words
     _of_thread.words = None
     if words is None or len(words.values) < size:
@@ -100,7 +100,7 @@ def _taken(size: int) -> _Words:
 
 
 def _given_back(words: _Words, size: int) -> np.ndarray[Any, Any] | None:
-    """Return what was reported, or None if no matrix failed. The words become zeros."""
+    """Return the report, or None if no matrix failed. The words become zeros."""
     _of_thread.words = words
     if not np.bitwise_or.reduce(words.pairs[: (size + 1) // 2]):
         return None
@@ -110,17 +110,18 @@ def _given_back(words: _Words, size: int) -> np.ndarray[Any, Any] | None:
 
 
 def reported(size: int, enqueue: Callable[[int], None]) -> np.ndarray[Any, Any] | None:
-    """Enqueue a kernel, wait for it, and return what it reports, or None if no matrix failed.
+    """Enqueue a kernel, wait for it, and return its report, or None if no matrix failed.
 
-    Nothing is waited for while a graph is recorded, nor where calls are `unchecked`.
+    It does not wait while a graph is recorded, or if calls are `unchecked`.
 
     Parameters
     ----------
     size : int
         The number of matrices.
     enqueue : callable
-        Enqueues the kernel on the current stream. It takes the address of a word for each matrix,
-        where zero stays if the matrix did not fail; the address is zero if nobody reads the words.
+        Enqueues the kernel on the current stream. Its argument is the address of a word for each
+        matrix, which stays zero unless the matrix failed; the address is zero if no one reads the
+        words.
     """
     get_current_stream, is_recording = stream_queries()
     stream = get_current_stream()

@@ -1,8 +1,8 @@
-"""Products of many numbers, of which only the result may leave the range of the type.
+"""Products of many numbers that overflow or underflow only if the result does.
 
-A determinant is the product of the pivots. The product of some of them may overflow or underflow
-where that of all does not. Each partial product is therefore kept as a number between 1/2 and 1
-and a power of two, which is exact.
+A determinant is the product of the pivots. A partial product may overflow or underflow even if the
+whole product does not. Each partial product is therefore stored as a number between 1/2 and 1 and a
+power of two, which is exact.
 """
 
 from __future__ import annotations

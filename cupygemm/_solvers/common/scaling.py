@@ -1,4 +1,4 @@
-"""Scaling by powers of two, which is exact, so that sums of squares neither overflow nor vanish."""
+"""Exact scaling by powers of two, so that sums of squares neither overflow nor underflow."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def power_of_two_scale(a: Array) -> Array:
     Returns
     -------
     cupy.ndarray
-        (batches, 1, 1), real. One for matrices of zeros, and for those with NaN or infinities.
+        (batches, 1, 1), real. One for zero matrices, and for matrices with NaN or infinities.
     """
     # By rows first: the reduction of one matrix to one number is slow on some devices.
     scale: Array = _inverse_power_of_largest()(largest_parts(a, 2), axis=1)
@@ -59,7 +59,7 @@ def largest_parts(a: Array, axis: int, factor: Array | None = None) -> Array:
     a : cupy.ndarray
     axis : int
     factor : cupy.ndarray, optional
-        What they are multiplied by, of the type of the parts; it broadcasts to the shape of `a`.
+        A factor for the parts, of their type; it broadcasts to the shape of `a`.
     """
     is_complex = a.dtype.kind == "c"
     part = "max(abs(entry.real()), abs(entry.imag()))" if is_complex else "abs(entry)"
@@ -97,7 +97,7 @@ def scale_into(out: Array, a: Array, rows: Array, columns: Array) -> None:
 
 
 def scaled_upper(a: Array, scale: Array) -> Array:
-    """Return the upper triangles of matrices over their scale, and zeros below, in one pass.
+    """Return the upper triangles of matrices divided by their scale, with zeros below, in one pass.
 
     Parameters
     ----------
@@ -112,7 +112,7 @@ def scaled_upper(a: Array, scale: Array) -> Array:
 
 
 def _reduced(a: Array, axis: int) -> Array:
-    """Return an array for real numbers, without an axis."""
+    """Return a real array for the result of a reduction along an axis."""
     import cupy
 
     shape = a.shape[:axis] + a.shape[axis + 1 :]
@@ -123,7 +123,7 @@ def _reduced(a: Array, axis: int) -> Array:
 def _reduction(name: str, value: str, reduce: str, *more: str) -> Any:
     import cupy
 
-    # CuPy may replace the names of inputs in the text, so none is a part of another word.
+    # CuPy may replace the names of inputs in the text, so none may be part of another word.
     inputs = ", ".join(("T entry", *more))
     return cupy.ReductionKernel(inputs, "R y", value, reduce, "y = a", "0", f"cupygemm_{name}")
 

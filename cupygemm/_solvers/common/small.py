@@ -1,8 +1,8 @@
-"""Small matrices: one launch factors all matrices of a stack, and may solve with their factors.
+"""Small matrices: one launch factors all matrices of a stack, and optionally solves with them.
 
-A matrix is held in registers, by 16 or 32 threads (``small_system.hpp``), or by groups of as many
-that divide its columns (``small_rows.hpp``). Cholesky factorisations of most sizes have another
-kernel where a device has it (``tiles.factor_whole``).
+A matrix is held in registers, by 16 or 32 threads (``small_system.hpp``), or by groups of 16 or 32
+threads that divide its columns (``small_rows.hpp``). Some devices have another kernel for Cholesky
+factorisations of most sizes (``tiles.factor_whole``).
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ _SIZES = (8, 16, 32)
 _MOST_OF_LARGEST_TYPE = 64
 """The most rows of a matrix of complex128 that fits in the registers of a workgroup."""
 _LANES, _LEAST_LANES, _WIDTH = 32, 16, 8
-"""The threads of a group, those of one of a matrix of few rows, and its columns."""
+"""The threads of a group, of a group for a matrix of few rows, and the columns of a group."""
 
 
 @dataclass(frozen=True)
 class Shape:
-    """How the threads of a workgroup divide a matrix.
+    """The division of a matrix among the threads of a workgroup.
 
     Attributes
     ----------
@@ -65,7 +65,7 @@ class Shape:
         return self.lanes * self.groups * self.matrices
 
     def grid(self, batches: int) -> tuple[int, int]:
-        """Return the grid of a launch for that many matrices."""
+        """Return the grid of a launch for this number of matrices."""
         return -(-batches // self.matrices), 1
 
 
@@ -87,7 +87,7 @@ def _kernel(
 def _kernel_of_device(
     _: int, kind: KernelKind, n: int, char: str, right_sides: int | None
 ) -> tuple[Launch, Shape]:
-    """Do as `_kernel`. This is sooner than `load`, which looks a kernel up by all its constants."""
+    """Do as `_kernel`. This is faster than `load`, which looks up a kernel by all its constants."""
     shape = shape_of(n)
     config = {"rows": shape.rows, "groups": shape.groups}
     if right_sides is not None:
@@ -101,18 +101,18 @@ def _lanes_of(n: int) -> int:
 
 
 def is_whole(n: int, dtype: np.dtype[Any]) -> bool:
-    """Tell whether a workgroup factors matrices of `n` rows by itself."""
+    """Tell whether a workgroup factors a matrix of `n` rows alone."""
     most = blocks.LIMITS.whole
     return n <= (min(most, _MOST_OF_LARGEST_TYPE) if dtype.itemsize == 16 else most)
 
 
 def is_small(n: int, columns: int, dtype: np.dtype[Any]) -> bool:
-    """Tell whether `solve` takes systems of `n` rows."""
+    """Tell whether `solve` supports systems of `n` rows."""
     return columns <= _MOST_COLUMNS and (n <= _MOST_ROWS or is_whole(n, dtype))
 
 
 def solve(a: Array, b: Array, dtype: np.dtype[Any]) -> tuple[Array, Info]:
-    """Return the solutions (..., n, columns), and what `reported` returns.
+    """Return the solutions (..., n, columns), and the result of `reported`.
 
     Parameters
     ----------
@@ -141,12 +141,12 @@ def solve(a: Array, b: Array, dtype: np.dtype[Any]) -> tuple[Array, Info]:
 
 
 def inverse(a: Array, dtype: np.dtype[Any]) -> tuple[Array, Info]:
-    """Return the inverses (..., n, n), and what `reported` returns.
+    """Return the inverses (..., n, n), and the result of `reported`.
 
     Parameters
     ----------
     a : cupy.ndarray
-        (..., n, n), with n as of `is_whole`.
+        (..., n, n), for which `is_whole(n)` is true.
     dtype : numpy.dtype
         The type of the inverses.
     """
@@ -159,7 +159,7 @@ def inverse(a: Array, dtype: np.dtype[Any]) -> tuple[Array, Info]:
 
 
 def _with_results(a: Array, dtype: np.dtype[Any]) -> tuple[Array, Array, int]:
-    """Return matrices as a kernel reads them, memory for as many results, and their number."""
+    """Return matrices in the kernel's layout, memory for the results, and their number."""
     import cupy
 
     a = cupy.ascontiguousarray(a, dtype)
@@ -186,12 +186,12 @@ def _launch_system(
 
 
 def lu(a: Array, dtype: np.dtype[Any]) -> tuple[Array, Array, Info]:
-    """Return LU factors (..., n, n), their pivots (..., n), and what `reported` returns.
+    """Return LU factors (..., n, n), their pivots (..., n), and the result of `reported`.
 
     Parameters
     ----------
     a : cupy.ndarray
-        (..., n, n), with n as of `is_whole`.
+        (..., n, n), for which `is_whole(n)` is true.
     dtype : numpy.dtype
         The type of the factors.
     """
@@ -239,7 +239,7 @@ def _launch_lu(
 
 
 def factor_cholesky(a: Array, dtype: np.dtype[Any]) -> tuple[Array, Info]:
-    """Return lower Cholesky factors, and what `reported` returns.
+    """Return lower Cholesky factors, and the result of `reported`.
 
     Parameters
     ----------
@@ -259,7 +259,7 @@ def factor_cholesky(a: Array, dtype: np.dtype[Any]) -> tuple[Array, Info]:
 def factor_cholesky_in_place(a: Matrices, info: Array) -> None:
     """Replace Hermitian matrices by their lower Cholesky factors, as `cholesky.factor`.
 
-    The info of each matrix, int32, is zero before.
+    The info of each matrix, int32, must be zero initially.
     """
     place = a.address(0, 0), a.pitch, a.stride
     _launch_cholesky(a.n, a.dtype, place, place, info.data.ptr, a.batches)

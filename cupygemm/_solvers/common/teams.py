@@ -1,4 +1,4 @@
-"""The memory through which the workgroups of a team tell each other of their rows."""
+"""The memory through which the workgroups of a team exchange records."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 from cupygemm._solvers.common.blocks import Blocks
 
 RECORD_BYTES = 1 << 11
-"""At least the bytes of a record: two rows of 64 words, and a header."""
+"""An upper bound of the bytes of a record: two rows of 64 words, and a header."""
 _MAX_GRID_Y = 65535
 
 
@@ -30,16 +30,16 @@ def num_teams(shape: Blocks, units: int, batches: int) -> int:
 class Workspace:
     """Flags and records for the panels of one factorisation.
 
-    Each launch has flags of its own, which are zeroed once, so that no launch needs a reset.
+    Each launch has separate flags, which are zeroed once, so that no launch needs a reset.
 
     Parameters
     ----------
     shape : Blocks
-        Of the tallest panel.
+        The shape for the tallest panel.
     columns : int
-        The columns of the factorisation: no more launches are made.
+        The columns of the factorisation, an upper bound of the launches.
     units : int
-        The compute units of the device, which bound the workgroups that are resident together.
+        The compute units of the device, which limit the resident workgroups.
     batches : int
         The number of matrices.
     """
@@ -60,13 +60,13 @@ class Workspace:
         return num_teams(self.shape, self._units, self._batches)
 
     def reshape(self, shape: Blocks) -> None:
-        """Use another shape from the next launch on; panels become shorter, so teams do too."""
+        """Use another shape from the next launch on; teams shrink as panels become shorter."""
         self.shape = shape
 
     def next_blocks(self, count: int) -> tuple[int, int]:
         """Return the addresses of the flags and the records of the next launches.
 
-        Each launch has the flags behind those of the one before. All use the same records.
+        The flags of a launch follow those of the previous one. All launches use the same records.
         """
         import cupy
 

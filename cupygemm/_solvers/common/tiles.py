@@ -1,11 +1,11 @@
 """Tiles of a Cholesky factorisation or of a triangular system, in one launch.
 
 Where the device has the kernel, ``kernels/hopper/solve_tiles.cu``, thread blocks claim tiles and
-wait for the tiles that theirs depend on. So the panels of a factorisation overlap with the updates
+wait for the tiles on which these depend. So the panels of a factorisation overlap with the updates
 of other columns without streams, and the host enqueues one launch.
 
-A stack of matrices of one tile each has a kernel of its own, ``kernels/hopper/factor_tile.cu``,
-whose thread blocks wait for nothing.
+A stack of matrices of one tile each has a separate kernel, ``kernels/hopper/factor_tile.cu``, whose
+thread blocks are independent.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _LOW_TILE = 64
 """The rows of a tile of a triangular system with few right-hand sides."""
 _ROWS_OF_WARP = 16
 _LEAST_WHOLE = 17
-"""The fewest rows of a matrix that `factor_whole` takes. Fewer would leave lanes without work."""
+"""The fewest rows of a matrix for `factor_whole`. Fewer would leave lanes without work."""
 _NOT_WHOLE = {"f": range(65, 97)}
-"""The rows of matrices of a type that the kernel for all devices factors in less time.
+"""The rows of matrices, by type, for which the kernel for all devices is faster.
 
-Six warps fill the registers of an SM's quarters unevenly, so few of their thread blocks fit on it.
+Six warps fill the registers of an SM's quarters unevenly, so an SM holds few such thread blocks.
 """
 _SLAB, _STAGES, _BLOCK, _PAD = 16, 4, 8, 4
 _VECTOR_BYTES = 16
@@ -73,9 +73,9 @@ def factor_whole(
         The element type.
     a, factors : tuple of int
         The address of the first matrix, and the elements between rows and between matrices. Only
-        lower triangles are read. Both may be the same.
+        lower triangles are read. The two may be the same.
     info : int
-        As of `factor`.
+        As for `factor`.
     batches : int
         The number of matrices.
     """
@@ -84,7 +84,7 @@ def factor_whole(
 
 
 def solves_tiles(n: int, b: Matrices, columns: int) -> bool:
-    """Tell whether a triangular system is to be solved in one launch.
+    """Tell whether to solve a triangular system in one launch.
 
     For larger systems, it is faster to halve the triangle and to multiply by its off-diagonal part.
     """
@@ -99,11 +99,11 @@ def factor(a: Matrices, source: Array | None = None, *, info: int) -> None:
     a : Matrices
         Square. They become the factors.
     source : cupy.ndarray, optional
-        (batches, n, n), of the type of `a`: the matrices. Those are `a` if it is not given.
-        Only the lower triangles are read.
+        (batches, n, n), of the type of `a`: the matrices to factor, by default `a` itself. Only the
+        lower triangles are read.
     info : int
-        The address of an int32 for each matrix, zero before, or zero. One whose matrix is not
-        positive definite becomes one more than the first column where it is not.
+        Zero, or the address of an int32 for each matrix, initially zero. If a matrix is not
+        positive definite, its number becomes one more than the first column at which this is found.
     """
     place = a.address(0, 0), (a.pitch, 1, a.stride)
     if source is None:
@@ -142,7 +142,7 @@ def solve(
     extents : tuple of int
         The rows of T, the columns of B, and the number of matrices.
     unit : bool
-        Whether to take ones for T's diagonal.
+        Whether the diagonal of T is taken to be ones.
     """
     n, columns, batches = extents
     row, column, stride = b_strides
@@ -159,7 +159,7 @@ def divide(c: Array, triangle: Array, source: Array) -> None:
     c : cupy.ndarray
         (m, n), with adjacent elements in rows.
     triangle : cupy.ndarray
-        (n, n), C-contiguous and upper triangular. What is below the diagonal is not read.
+        (n, n), C-contiguous and upper triangular. Elements below the diagonal are not read.
     source : cupy.ndarray
         As `c`.
     """
@@ -250,7 +250,7 @@ def _kernel(
     factors: bool,
     unit: bool,
 ) -> Launch:
-    """Return the kernel for operands of such alignment and strides, loaded on a device."""
+    """Return the kernel for operands of this alignment and these strides, loaded on a device."""
     dtype = np.dtype(char)
     rows_adjacent, together = _way(dtype, *c)
     triangle_rows_adjacent, triangle_together = _way(dtype, *t)
@@ -269,7 +269,7 @@ def _kernel(
 
 
 def _way(dtype: np.dtype[Any], address: int, strides: Strides) -> tuple[bool, int]:
-    """Return whether the elements of a column are adjacent, and how many are copied together."""
+    """Return whether the elements of a column are adjacent, and the number that one copy moves."""
     row, column, stride = strides
     rows_adjacent = abs(row) == 1 and column != 1
     along, across = (row, column) if rows_adjacent else (column, row)

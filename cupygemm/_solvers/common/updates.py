@@ -18,12 +18,13 @@ _DEPTHS_OF_BLOCK = (16, _DEPTH)
 BLOCK_ELEMENTS = _TILE * (_DEPTH + _PAD) + _DEPTH * (_TILE + _PAD)
 """The elements of a workgroup's operands in shared memory, for the largest depth.
 
-Workgroups of smaller depths have as many, so that none finds room beside a panel that is alone.
+Workgroups of smaller depths allocate the same, so that none fits on the SM of a panel that must be
+alone.
 """
 _STAGES_OF_PRODUCT = (2, 4)
 """The slabs of both operands that products of float32 hold in shared memory, if k is one or more.
 
-Code that copies slabs ahead takes time to be fetched, even where there are none.
+Code that copies slabs ahead takes time to fetch, even if there are none to copy.
 """
 Position = tuple[int, int]
 Place = tuple[int, int, int]
@@ -49,7 +50,7 @@ def panel_update(
     extents : tuple of int
         m, n and k of the product.
     hermitian : bool
-        Whether the right factor is the conjugate transpose of its block, and only the tiles with
+        Whether the right factor is the conjugate transpose of its block, and only tiles with
         elements on or below the diagonal are needed.
     """
     m, n, k = extents
@@ -98,16 +99,16 @@ def block_product(
     dtype : numpy.dtype
         The element type.
     left, right, target : tuple of int
-        Where the blocks are; the target shares no element with the others.
+        The places of the blocks; the target shares no element with the others.
     extents : tuple of int
         m, n and k of the product.
     batches : int
         The products.
     subtract : bool
-        Whether to subtract the product from what is there instead.
+        Whether to subtract the product from the target instead.
     exact : bool
-        Whether to multiply as in the type. If not, tf32 terms may be multiplied, and the addresses
-        and strides of the factors are multiples of 16 bytes.
+        Whether to multiply in the type. If false, tf32 terms may be multiplied, and the addresses
+        and strides of the factors must be multiples of 16 bytes.
     """
     m, n, k = extents
     if not exact and dtype.char == "f" and has_tile_kernels(dtype):
@@ -134,7 +135,7 @@ def block_product(
 
 
 def _has_pairs(address: int, row: int, matrix: int, dtype: np.dtype[Any]) -> bool:
-    """Tell whether two elements of a row of a block can be loaded at once from each even one on."""
+    """Tell whether one load can read two elements of a row of a block, from each even column."""
     return address % (2 * dtype.itemsize) == 0 and row % 2 == 0 and matrix % 2 == 0
 
 

@@ -1,8 +1,8 @@
 """The blocks of half a QR panel.
 
-Each block is three launches: one factors it, one sums V^H C over chunks of rows, and one adds the
-chunks in their order and applies the block to the columns behind it, up to the end of the half. As
-those of an LU panel, the launches are prepared once for all matrices of a shape (launch_rows.py).
+Each block takes three launches: one factors it, one sums V^H C over chunks of rows, and one adds
+the chunks in order and applies the block to the columns to its right, up to the end of the half. As
+for an LU panel, the launches are prepared once for all matrices of a shape (launch_rows.py).
 """
 
 from __future__ import annotations
@@ -46,15 +46,15 @@ def factor_blocks(
     tau : cupy.ndarray
         (batches, k).
     v, t : Matrices
-        Of the panel; see `qr.Reflector`. The blocks on the diagonal of T are computed.
+        Of the panel; see `qr.Reflector`. The diagonal blocks of T are computed.
     start : int
         The panel's first column.
     half : range
-        The columns that are factored, and the only ones that change.
+        The columns that are factored. No others change.
     workspace : Workspace
     done : int
-        The address of a flag, or zero. If the flag is set when the launches run, the half has been
-        factored already, and they do nothing.
+        The address of a flag, or zero. If the flag is set when the launches run, the half is
+        already factored, and they do nothing.
     """
     from cupy.cuda import alloc, get_current_stream
 
@@ -113,8 +113,8 @@ def _prepared(
 ) -> _Prepared:
     """Return the launches of half a panel of matrices with `k` reflections.
 
-    Those that stand by, in case that another way is inaccurate, use no clusters: a cluster may have
-    to wait for adjacent compute units until a product ends, only to learn that it is not needed.
+    Fallback launches, which run in case another method is inaccurate, use no clusters: a cluster
+    might wait for adjacent compute units until a product ends, only to find that it is not needed.
     """
     max_cluster, units = current_limits()
     if stands_by:
@@ -184,8 +184,8 @@ def _factor(
 def _by_products(a: Layout, shape: Blocks) -> bool:
     """Tell whether a block is factored by products of its columns, if that is accurate.
 
-    The workgroups of a cluster then wait for each other only four times. Complex reflections, whose
-    R has a real diagonal, are not found so.
+    The workgroups of a cluster then wait for each other only four times. This does not work for
+    complex reflections, whose R has a real diagonal.
     """
     max_cluster, _ = current_limits()
     fits = shape.width % 8 == 0 and 1 < shape.team <= max_cluster
@@ -204,12 +204,12 @@ def _apply(
     width: int,
     done: int,
 ) -> list[Call]:
-    """Return the launches that apply a block to the columns behind it, up to `end`."""
-    row, at, behind = own.start, own.start - start, own.stop
-    m, n, k = a.m - row, end - behind, len(own)
+    """Return the launches that apply a block to the columns to its right, up to `end`."""
+    row, at, trailing = own.start, own.start - start, own.stop
+    m, n, k = a.m - row, end - trailing, len(own)
     chunks = -(-m // chunk)
     reflections = (v.address(at, at), v.pitch, v.stride)
-    columns = (a.address(row, behind), a.pitch, a.stride)
+    columns = (a.address(row, trailing), a.pitch, a.stride)
     sums = (_SUMS, sums_stride)
     of_t = (t.address(at, at), t.pitch, t.stride)
     tile = 16 if a.dtype.itemsize == 16 else 32

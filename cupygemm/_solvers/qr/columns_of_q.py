@@ -1,15 +1,15 @@
-"""`ColumnsOfQ`: the columns of Q = Q_0 Q_1 ..., which are formed beside the last panels.
+"""`ColumnsOfQ`: the columns of Q = Q_0 Q_1 ..., formed while the last panels are factored.
 
-A column of Q needs the reflections of its own and of all columns before it only, since the others
-leave the columns of the identity as they are. So columns are formed strip by strip, each when its
-reflections are known, from the last of them to the first::
+A column of Q needs only the reflections of this and of all earlier columns, since later reflections
+do not change its column of the identity. So columns are formed strip by strip, when their
+reflections are known. These are applied from the last to the first::
 
     side stream      | factor panels of Q_2     | factor panels of Q_3            | ...
     current stream   | updates, columns of Q_1: | updates, columns of Q_2:        |
                      | apply Q_1, Q_0           | apply Q_2, Q_1, Q_0             |
 
-The steps of a strip are done where updates leave time, and what remains is done at the end, for
-all strips at once.
+The steps of a strip run where updates leave time. The remaining steps run at the end, for all
+strips together.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class _Step(NamedTuple):
 
     @property
     def is_first(self) -> bool:
-        """Return whether they are still columns of the identity, which the reflections change."""
+        """Return whether the columns are still columns of the identity."""
         return self.columns.start in self.reflector.columns
 
     @property
@@ -46,11 +46,11 @@ class ColumnsOfQ:
     Parameters
     ----------
     a : Matrices
-        What is factored.
+        The matrix that is factored.
     columns : int
         The number of columns.
     strip : int
-        The most columns that are formed at a time, while panels are factored.
+        The most columns that are formed at a time while panels are factored.
 
     Attributes
     ----------
@@ -66,34 +66,34 @@ class ColumnsOfQ:
         self._steps: deque[_Step] = deque()
 
     def add(self, reflector: Reflector) -> None:
-        """Add reflections, behind those that were added before."""
+        """Append reflections."""
         self._reflectors.append(reflector)
         self._plan(reflector.columns)
 
     def has_steps(self) -> bool:
-        """Tell whether anything can be done now."""
+        """Tell whether any step can run now."""
         return bool(self._steps)
 
     @property
     def pending(self) -> int:
-        """Return the multiplications and additions of all that can be done now."""
+        """Return the multiplications and additions of all steps that can run now."""
         return sum(step.cost for step in self._steps)
 
     def work(self, budget: int) -> None:
-        """Do steps of about so many multiplications and additions."""
+        """Run steps of about this number of multiplications and additions."""
         while self._steps and budget > self._steps[0].cost // 2:
             step = self._steps.popleft()
             budget -= step.cost
             self._do(step)
 
     def finish(self) -> Matrices:
-        """Do all steps that remain, and return Q."""
+        """Run all remaining steps, and return Q."""
         formed = self._reflectors[-1].columns.stop
         self._plan(range(formed, self.q.n))
         while self._steps:
             last = max(self._steps, key=lambda step: step.reflector.columns.start).reflector
             columns = [step.columns for step in self._steps if step.reflector is last]
-            # They are adjacent and in order. Those of the identity need no step of their own.
+            # They are adjacent and in order. Columns of the identity need no separate step.
             last.apply(self.q, range(columns[0].start, columns[-1].stop), inverse=False)
             self._steps = deque(step for step in self._steps if step.reflector is not last)
         return self.q

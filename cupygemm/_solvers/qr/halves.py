@@ -1,13 +1,13 @@
-"""Half a QR panel, factored at once by products of its columns.
+"""Half a QR panel, factored by products of all its columns.
 
 R is the Cholesky factor of A^T A, and an LU factorisation of the first rows finds the reflections
 that give it (``kernels/common/solvers/qr_top.hpp``)::
 
     G = A^T A | G = R^T R | V1 W = A1 - S R, and a flag | V2 = A2 W^-1
 
-So products take the place of most small steps, and no launch needs a cluster. The launches that
-factor block by block (blocks.py) stand by: they find that the flag is set, or factor the half
-where it would not be accurate so.
+So products replace most small steps, and no launch needs a cluster. The launches that factor block
+by block (blocks.py) follow as a fallback: they do nothing if the flag is set, and otherwise factor
+the half, because this method would be inaccurate.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from cupygemm._solvers.common.matrices import Matrices, adjoint, empty
 from cupygemm._solvers.qr.reflectors import Reflector
 
 _LEAST_ROWS = 4
-"""The fewest rows for each column. The columns of fewer random rows are far from orthogonal."""
+"""The fewest rows per column. With fewer random rows, columns are far from orthogonal."""
 _GROUPS, _ROWS = 16, 4
 """The groups of 32 threads, and the rows of a lane."""
 
@@ -42,7 +42,7 @@ class Halves:
         self._flags = cupy.empty(count, "uint32")
 
     def suits(self, half: range) -> bool:
-        """Tell whether half a panel is to be factored so."""
+        """Tell whether to factor half a panel by this method."""
         a = self._a
         return (
             a.batches == 1
@@ -54,20 +54,20 @@ class Halves:
         )
 
     def factor(self, reflector: Reflector, half: range) -> int:
-        """Factor half a panel, if that is accurate.
+        """Factor half a panel, if this method is accurate.
 
-        Its columns of the matrix get R then; the others do not change.
+        If so, R is stored in its columns of the matrix. Other columns do not change.
 
         Parameters
         ----------
         reflector : Reflector
-            Gets V. If that is not accurate, it has other numbers below the first rows.
+            Receives V. If the method is inaccurate, it has arbitrary numbers below the first rows.
         half : range
 
         Returns
         -------
         int
-            The address of a flag, an unsigned word: whether that was accurate.
+            The address of a flag, an unsigned word: whether the method was accurate.
         """
         import cupy
 

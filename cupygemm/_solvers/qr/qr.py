@@ -1,10 +1,10 @@
 """QR factorisation by blocks of Householder reflections in compact WY form.
 
 The reflections of an outer panel are Q = I - V T V^H. Its blocks are factored one after the other,
-and each is applied to the rest of the panel by products; T grows by products, too. Then the panel
-is applied to the rest of the matrix (reflectors.py), or two panels at once (updates.py).
+and each is applied to the rest of the panel by products, which also extend T. Then one panel, or
+two together (updates.py), are applied to the trailing matrix (reflectors.py).
 
-A wide panel has two halves. The first is applied to the second by such products, too. The T of the
+A wide panel has two halves. The first is also applied to the second by such products. The T of the
 panel is [T1, -T1 V1^H V2 T2; 0, T2].
 
 (C. Bischof and C. Van Loan, "The WY representation for products of Householder matrices", 1987;
@@ -51,11 +51,11 @@ class QrFactors:
     Attributes
     ----------
     qr : Matrices
-        R, and anything below its diagonal.
+        R; elements below its diagonal are arbitrary.
     tau : cupy.ndarray
         (batches, k)
     reflectors : tuple of Reflector
-        Those of the outer panels, or of groups of them.
+        The reflectors of the outer panels, or of groups of them.
     """
 
     qr: Matrices
@@ -63,7 +63,7 @@ class QrFactors:
     reflectors: tuple[Reflector, ...]
 
     def packed(self) -> Matrices:
-        """Return R, with the reflections below its diagonal, in the place of `qr`."""
+        """Return R, with the reflections below its diagonal, in place of `qr`."""
         import cupy
 
         for reflector in self.reflectors:
@@ -81,7 +81,7 @@ def factor(a: Matrices) -> QrFactors:
 
 
 def factor_with_q(a: Matrices, columns: int) -> tuple[QrFactors, Matrices]:
-    """Factor matrices in place, and return the first columns of Q, too."""
+    """Factor matrices in place, and also return the first columns of Q."""
     q = ColumnsOfQ(a, columns, blocks.LIMITS.strip)
     return _factor(a, q), q.finish()
 
@@ -93,7 +93,7 @@ def repeated(
     fill: Callable[[Matrices], object],
     use: Callable[..., Any],
 ) -> Any:
-    """Return what is made of the factors of matrices, which a graph may compute (recorded.py).
+    """Factor matrices, by a graph if possible (recorded.py), and return the result of `use`.
 
     Parameters
     ----------
@@ -106,7 +106,7 @@ def repeated(
         Stores the matrices.
     use : callable
         ``use((factors, q), copies=...)``, where q is None without columns. With `copies`, their
-        memory is used again when it returns.
+        memory is reused after it returns.
     """
 
     def work(a: Matrices) -> tuple[QrFactors, Matrices | None]:
@@ -128,7 +128,7 @@ def _factor(a: Matrices, q: ColumnsOfQ | None) -> QrFactors:
     workspace, halves = Workspace(shape, k, units, batches=a.batches), Halves(a, k)
     outer = outer_width(k, shape.width)
     panels = outer_panels(k, outer)
-    # Few wide reflectors form Q in less time, but have to be joined.
+    # Few wide reflectors form Q in less time, but must be joined.
     limits = blocks.LIMITS
     reflected = limits.reflected_of_float64 if a.dtype.char == "d" else limits.reflected
     widest = min(reflected, blocks.power_of_two(k) // 8) if q else outer
@@ -140,7 +140,7 @@ def _factor(a: Matrices, q: ColumnsOfQ | None) -> QrFactors:
         own.apply_part(update.panels, a, update.columns, inverse=True)
 
     _factor_panel(a, tau, workspace, halves, reflectors[0], panels[0])
-    # Products of float64 take no less time for two panels than for one and one (measured).
+    # In float64, one product for two panels is no faster than two products (measured).
     in_pairs = a.dtype.char == "f" and a.batches == 1 and len(groups[0]) % (2 * outer) == 0
     for step in steps(panels, a.n, limits.paired if in_pairs else a.n):
         own, following = reflectors[-1], step.following
@@ -165,7 +165,7 @@ def _factor(a: Matrices, q: ColumnsOfQ | None) -> QrFactors:
         spared = limits.spared_of_short_panel if is_long else limits.spared_of_qr
         with beside(factor_next, spared, units, leads=True):
             apply(step.updates[0])
-            _join_group(own, step.panel, q)  # before two panels are applied at once
+            _join_group(own, step.panel, q)  # before two panels are applied together
             for update in step.updates[1:]:
                 apply(update)
             if formed:
@@ -173,11 +173,11 @@ def _factor(a: Matrices, q: ColumnsOfQ | None) -> QrFactors:
     return QrFactors(a, tau, tuple(reflectors))
 
 
-def _is_beside(a: Matrices, behind: int, q: ColumnsOfQ | None) -> bool:
-    """Tell whether a panel is factored beside an update from a column on, or a part of Q."""
+def _is_beside(a: Matrices, trailing: int, q: ColumnsOfQ | None) -> bool:
+    """Tell whether a panel is factored while trailing columns are updated or Q is formed."""
     is_large = min(a.m, a.n) >= blocks.LIMITS.formed_beside and a.batches == 1
     has_steps = q is not None and is_large and q.has_steps()
-    return has_steps or is_ahead(a, behind, blocks.LIMITS.ahead_of_qr)
+    return has_steps or is_ahead(a, trailing, blocks.LIMITS.ahead_of_qr)
 
 
 def _join_group(reflector: Reflector, panel: range, q: ColumnsOfQ | None) -> None:
@@ -231,7 +231,7 @@ def _factor_half(
 
 
 def _complete(reflector: Reflector, half: range, width: int, flag: int, tau: Array) -> None:
-    """Compute the T of half a panel, from those of its blocks unless the flag is set."""
+    """Compute the T of half a panel, from the T of its blocks unless the flag is set."""
     v, t, n = reflector.v, reflector.t, len(half)
     of_half, at = reflector.v_of(half), half.start - reflector.columns.start
     products = matmul(adjoint(of_half), of_half)

@@ -4,9 +4,9 @@ They are applied by three products::
 
     W = V^H C | W = T W, or T^H W for the inverse | C -= V W
 
-Wide products of float32 are sums of tf32 terms where the device adds such products in place. From
-16 terms on, they are as exact as sums in float32, but for numbers near the smallest or the largest,
-of which a scaled matrix has none that matter.
+Wide products of float32 use tf32 terms if the device adds such products in place. From 16 terms on,
+they are as accurate as sums in float32, except for numbers near the smallest or the largest, which
+do not matter in a scaled matrix.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _TERMS = ROUNDINGS["tf32x3"]
 
 @dataclass(frozen=True, eq=False)
 class Reflector:
-    """The reflections of some columns, Q = I - V T V^H on the rows from the first of them on.
+    """The reflections of some columns, Q = I - V T V^H on the rows from their first index on.
 
     Attributes
     ----------
@@ -54,11 +54,11 @@ class Reflector:
         """Return a reflector without reflections, for columns of a matrix."""
         m, n = a.m - columns.start, len(columns)
         v = empty(a.batches, m, n, a.dtype)
-        v.array[:, :n].fill(0)  # the rows below are stored by the launches that find them
+        v.array[:, :n].fill(0)  # the launches that compute the rows below store them
         return cls(columns, v, zeros(a.batches, n, n, a.dtype))
 
     def apply(self, c: Matrices, columns: range, *, inverse: bool, is_scaled: bool = True) -> None:
-        """Replace columns of C by Q, or its inverse, times them.
+        """Multiply columns of C by Q or its inverse, in place.
 
         Parameters
         ----------
@@ -84,7 +84,7 @@ class Reflector:
             return
         n, v, t = len(part), self.v_of(part), self.t_of(part, part)
         block = c.block(slice(part.start, c.m), slice(columns.start, columns.stop))
-        # Minus V^H C, and T times its opposite: such products leave compute units to a panel.
+        # Minus V^H C, and then minus T times it: such products leave compute units to a panel.
         sums, factors = (_empty_block(c, n, len(columns)) for _ in range(2))
         rounding = _rounding(c, n, len(columns)) if is_scaled else EXACT
         store_negated_product(adjoint(v), block, sums, rounding)
@@ -92,9 +92,9 @@ class Reflector:
         subtract_product(v, factors, block, rounding)
 
     def apply_to_identity(self, c: Matrices, columns: range) -> None:
-        """Replace columns of C by Q times them.
+        """Multiply columns of C by Q, in place.
 
-        They are columns of the identity, and of `self.columns`: V^H C is part of V^H.
+        They are columns of the identity, within `self.columns`: V^H C is a part of V^H.
         """
         own = self.columns
         factors = _empty_block(c, len(own), len(columns))
@@ -114,7 +114,7 @@ class Reflector:
         subtract_product(self.t_of(left, left), factors, self.t_of(left, right))
 
     def v_of(self, part: range, first: int | None = None) -> Array:
-        """Return some columns of V, from row `first` of the matrix on, or their first."""
+        """Return some columns of V, from row `first` of the matrix on; by default, all."""
         start = self.columns.start
         rows = slice((part.start if first is None else first) - start, self.v.m)
         return self.v.block(rows, slice(part.start - start, part.stop - start))
@@ -129,12 +129,12 @@ class Reflector:
 
 
 def multiplies_in_place(dtype: np.dtype[Any]) -> bool:
-    """Tell whether kernels of this library apply reflections, but for a few small products."""
+    """Tell whether kernels of this library apply reflections, except for a few small products."""
     return adds_in_place(dtype) or (dtype.char == "f" and adds_in_place(dtype, _TERMS))
 
 
 def _rounding(c: Matrices, reflections: int, columns: int) -> Rounding:
-    """Return in which types reflections are applied to some columns."""
+    """Return the rounding with which reflections are applied to some columns."""
     wide = min(columns, 4 * reflections) >= blocks.LIMITS.wide_float32
     real = c.dtype.char == "f" and c.batches == 1
     return _TERMS if wide and real and adds_in_place(c.dtype, _TERMS) else EXACT

@@ -1,4 +1,4 @@
-"""Singular values, for `pinv` and `lstsq`: QR, and then one-sided Jacobi rotations of R's rows.
+"""Singular values, for `pinv` and `lstsq`: QR, then one-sided Jacobi rotations of R's rows.
 
 With A = Q R and a unitary J for which the rows of J^H R are orthogonal, the norms of those rows are
 the singular values, and A = (Q J) diag(s) V^H. Jacobi rotations converge in some six to ten sweeps.
@@ -21,7 +21,7 @@ _THREADS = 256
 _MOST_SWEEPS = 30
 _CAPTURED_SWEEPS = 12
 _ALONE = 128
-"""Matrices of up to so many rows have one workgroup, which runs all sweeps in one launch."""
+"""Matrices of up to this number of rows have one workgroup, which runs all sweeps in one launch."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,9 +35,9 @@ class SingularValues:
     j : cupy.ndarray
         (batches, n, n): J^H.
     s : cupy.ndarray
-        (batches, n), in descending order, of the matrices as they were given.
+        (batches, n), in descending order, of the matrices before scaling.
     vh : cupy.ndarray
-        (batches, n, n). Rows that belong to zeros are zeros.
+        (batches, n, n). Rows that belong to zero singular values are zero.
     """
 
     factors: qr.QrFactors
@@ -47,7 +47,7 @@ class SingularValues:
 
 
 def decompose(a: Array) -> SingularValues:
-    """Decompose a stack of matrices, (batches, m, n) with m >= n, of a type that is factored."""
+    """Decompose a stack of matrices, (batches, m, n) with m >= n, of a supported type."""
     import cupy
 
     n = a.shape[-1]

@@ -1,14 +1,14 @@
-"""The order of a QR factorisation's updates, most of which apply two panels at once.
+"""The order of a QR factorisation's updates, most of which apply two panels together.
 
-A product for two panels takes less time than two for one each: its tiles are loaded and stored half
-as often. So panels are taken in pairs. The first of a pair is applied to the next pair's columns
-only. The columns behind those wait for both, and are updated in two parts, each beside the
-factorisation of a panel::
+One product for two panels takes less time than two products: its tiles are loaded and stored half
+as often. So panels are processed in pairs. The first of a pair is applied only to the next pair's
+columns. The columns to the right of these wait for both panels, and are updated in two parts, each
+while a panel is factored::
 
     side stream     | factor panel 1    | factor panel 2         | factor panel 3         | ...
     current stream  | 0: update 2, 3    | 1: update 3            | 0-1: update the others |
                     |                   | 0-1: update half of    | 2: update 4, 5         | ...
-                    |                   | those behind 3         |                        |
+                    |                   | columns right of 3     |                        |
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ def steps(panels: Sequence[range], n: int, least: int) -> Iterator[Step]:
     Parameters
     ----------
     panels : sequence of range
-        The columns of each panel, in their order.
+        The columns of each panel, in order.
     n : int
         The columns of the matrix.
     least : int
-        The fewest columns behind the next pair that wait for both panels of a pair.
+        The fewest columns to the right of the next pair that wait for both panels of a pair.
     """
     waits = False  # whether columns wait for the current pair
-    left: tuple[Update, ...] = ()  # what waits for the last one, and is not updated yet
+    left: tuple[Update, ...] = ()  # the update that waits for the last panel
     for number, panel in enumerate(panels):
         following = panels[number + 1] if number + 1 < len(panels) else None
         first = Update(panel, range(0) if following is None else following)

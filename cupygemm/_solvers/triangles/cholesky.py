@@ -5,10 +5,10 @@
     blocks of an outer panel:   factor and solve below | update within the panel | factor ...
     after the panel:            C -= L L^H, the blocks of rows up to the diagonal
 
-In a large matrix, the next panel's columns are updated first. The panel is then factored beside the
-update of the others (ahead.py).
+In a large matrix, the next panel's columns are updated first. The panel is then factored while the
+other trailing columns are updated (ahead.py).
 
-Nothing waits for the host; the first column that is not positive stays on the device.
+The host never waits; the info, the first column whose pivot is not positive, stays on the device.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def factored(a: Array, dtype: np.dtype[Any]) -> tuple[Matrices, Array]:
     Parameters
     ----------
     a : cupy.ndarray
-        (..., n, n), not empty. Only the lower triangles matter.
+        (..., n, n), not empty. Only the lower triangles are read.
     dtype : numpy.dtype
         The type to factor in.
     """
@@ -60,7 +60,7 @@ def factored(a: Array, dtype: np.dtype[Any]) -> tuple[Matrices, Array]:
 
 
 def reported_factors(a: Array, dtype: np.dtype[Any]) -> tuple[Array, small.Info]:
-    """Return lower Cholesky factors (..., n, n), and what `reported` returns.
+    """Return lower Cholesky factors (..., n, n), and the result of `reported`.
 
     The operands are those of `factored`.
     """
@@ -77,7 +77,7 @@ def reported_factors(a: Array, dtype: np.dtype[Any]) -> tuple[Array, small.Info]
 
 
 def _reads_tiles(a: Array, dtype: np.dtype[Any]) -> bool:
-    """Tell whether one launch factors tiles of matrices that it reads where they are."""
+    """Tell whether one launch factors tiles of matrices that it reads in place."""
     return a.dtype == dtype and has_tile_kernels(dtype) and not small.is_whole(a.shape[-1], dtype)
 
 
@@ -89,7 +89,7 @@ def factor(a: Matrices, rounding: Rounding = EXACT) -> Array:
     a : Matrices
         Square. Only the lower triangles are read.
     rounding : Rounding
-        Of the operands of the products that update the matrix behind a panel.
+        Of the operands of the products that update the trailing matrix.
 
     Returns
     -------
@@ -140,24 +140,24 @@ def _factor_panel(a: Matrices, diagonal: Array, info: Array, width: int, panel: 
     """Factor an outer panel, block by block. Only its own columns change."""
     n, end = a.n, panel.stop
     for column in range(panel.start, end, width):
-        behind = min(column + width, end)
-        _factor_block(a, diagonal, info, column, behind - column)
-        if behind < end:
+        next_column = min(column + width, end)
+        _factor_block(a, diagonal, info, column, next_column - column)
+        if next_column < end:
             panel_update(
                 a,
-                left=(behind, column),
-                right=(behind, column),
-                target=(behind, behind),
-                extents=(n - behind, end - behind, behind - column),
+                left=(next_column, column),
+                right=(next_column, column),
+                target=(next_column, next_column),
+                extents=(n - next_column, end - next_column, next_column - column),
                 hermitian=True,
             ).enqueue()
 
 
 def _update(a: Matrices, panel: range, columns: range, rounding: Rounding) -> None:
-    """Subtract the product of an outer panel from the lower triangle of columns behind it."""
+    """Subtract the product of an outer panel from the lower triangle of trailing columns."""
     within, left = slice(panel.start, panel.stop), columns.start
     right = adjoint(a.block(slice(left, columns.stop), within))
-    # Columns of one panel are one product, whose rows above the diagonal nobody reads.
+    # Columns of one panel take one product; its elements above the diagonal are never read.
     rows = max(_TRAILING_ROWS, len(panel)) if columns.stop == a.n else a.n
     for top in range(left, a.n, rows):
         bottom = min(top + rows, a.n)

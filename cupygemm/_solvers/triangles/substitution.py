@@ -1,4 +1,4 @@
-"""Triangular systems: substitution in blocks, and products for what is off the diagonal."""
+"""Triangular systems: substitution in diagonal blocks, and products off the diagonal."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def substitute(
     Parameters
     ----------
     t : Matrices
-        T is a block of them. If there is one of them and several of `b`, it serves all.
+        T is a block of these. A single matrix serves all matrices of `b`.
     at : tuple of int
         The first row and column of T.
     n : int
         The rows of T.
     b : Matrices
-        B is a block of them.
+        B is a block of these.
     target : tuple of int
         The first row and column of B.
     columns : int
@@ -49,16 +49,16 @@ def substitute(
     lower : bool
         Whether T is its block's lower triangle.
     unit : bool
-        Whether to take ones for T's diagonal.
+        Whether the diagonal of T is taken to be ones.
     transposed, conjugate : bool
-        What op does.
+        Whether op transposes, and whether it conjugates.
     """
     if n and columns:
         _solve(_System(t, at, n, b, target, columns, lower, unit, transposed, conjugate))
 
 
 def zero_diagonal(t: Matrices) -> Array:
-    """Return for each matrix one more than the index of its first diagonal zero, or zero: int32."""
+    """Return one more than the index of each matrix's first diagonal zero, or zero: int32."""
     import cupy
 
     first = cupy.zeros(t.batches, "int32")
@@ -70,7 +70,7 @@ def zero_diagonal(t: Matrices) -> Array:
 def _first_zeros() -> Any:
     import cupy
 
-    # Zeros are rare, so it does not matter how long it takes to agree on the first.
+    # Zeros are rare, so the time to find the first does not matter.
     operation = """
     if (x == T(0)) {
         int* const place = &first[i / n];
@@ -104,27 +104,27 @@ class _System(NamedTuple):
 
     @property
     def forward(self) -> bool:
-        """Return whether the first rows are solved for first."""
+        """Return whether this is forward substitution."""
         return self.lower != self.transposed
 
     @property
     def conjugates(self) -> bool:
-        """Return whether T's elements are replaced by other ones, their conjugates."""
+        """Return whether conjugation changes T's elements."""
         return self.conjugate and self.t.dtype.kind == "c"
 
     def part(self, first: int, n: int) -> _System:
-        """Return the system of a block on the diagonal: of `n` rows, from row `first` of T on."""
+        """Return the system of a diagonal block: `n` rows, from row `first` of T on."""
         at = (self.at[0] + first, self.at[1] + first)
         return self._replace(at=at, n=n, target=(self.target[0] + first, self.target[1]))
 
     def places(self) -> tuple[int, ...]:
-        """Return the addresses and strides with which the problem is one of a lower triangle.
+        """Return the addresses and strides that describe the problem with a lower triangle.
 
         Returns
         -------
         tuple of int
-            The addresses of T and B. The elements between rows of T, its columns and its matrices;
-            the same of B.
+            The addresses of T and B; the elements between rows, columns and matrices of T; the same
+            for B.
         """
         t, b, at, target = self.t, self.b, self.at, self.target
         row, column = (1, t.pitch) if self.transposed else (t.pitch, 1)
@@ -167,7 +167,7 @@ def _solve(system: _System) -> None:
 
 
 def _solve_few(system: _System) -> None:
-    """Solve for few right-hand sides, in one launch for each four of them."""
+    """Solve for few right-hand sides, in one launch per four."""
     import cupy
 
     n, b, columns = system.n, system.b, system.columns
@@ -221,7 +221,7 @@ def _launch(system: _System) -> None:
 
 
 def _subtract(system: _System, half: int) -> None:
-    """Subtract what the half that is solved, on either side of row `half`, contributes."""
+    """Subtract the contribution of the solved half; the halves meet at row `half`."""
     t, b, at, target = system.t, system.b, system.at, system.target
     high, low = slice(at[0], at[0] + half), slice(at[0] + half, at[0] + system.n)
     left, right = slice(at[1], at[1] + half), slice(at[1] + half, at[1] + system.n)
