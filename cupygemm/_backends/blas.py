@@ -5,7 +5,7 @@ from __future__ import annotations
 from cupygemm._request.request import Request
 
 MOST_ROWS = (1 << 31) - 1
-"""cuBLAS and rocBLAS take extents as 32-bit integers; cuBLASLt offers no algorithm beyond them."""
+"""Extents are 32-bit integers in cuBLAS and rocBLAS; cuBLASLt has no algorithms for larger ones."""
 
 
 def too_large(request: Request) -> str:

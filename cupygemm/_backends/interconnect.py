@@ -125,4 +125,4 @@ PCIE = Interconnect(
     figures="modelled",
     source="64 GB/s per direction by the standard, less overhead; latency and rate assumed",
 )
-"""The default, for devices whose links are not known."""
+"""The default, for devices with unknown links."""

@@ -13,9 +13,9 @@ GRAM_SUMS = "hopper/gram_sums.cuh"
 UPDATE_BLOCK = KernelKind("update_block", "=QQQqqqqqqqiiii", "hopper/{}.cu")
 """A product inside a panel."""
 PANEL_PRODUCT = KernelKind("panel_product", "=QQQqqqqqqqiiii", "hopper/{}.cu")
-"""A product of blocks of float32 inside a panel, nearly exact."""
+"""A product of float32 blocks inside a panel, nearly as accurate as float32."""
 HOLD_UNITS = KernelKind("hold_units", "=QQ", "hopper/{}.cu")
-"""What keeps some SMs free of products while a panel is factored."""
+"""The kernel that reserves some SMs for the factorisation of a panel."""
 FACTOR_TILE = KernelKind("factor_tile", "=QqqQqqQii", "hopper/{}.cu")
 """A Cholesky factorisation of each matrix of a stack, which has at most 128 rows."""
 SOLVE_TILES = KernelKind("solve_tiles", "=QqqqQqqqQqqqQQQiiii", "hopper/{}.cu")

@@ -12,7 +12,7 @@ from typing import Any
 Pointed = tuple[int, bytes, Any]
 """The address of a kernel's list of parameters, and the objects that keep the address valid."""
 Shape = tuple[int, ...]
-"""The function, grid, threads and shared memory of a launch, as the driver takes them."""
+"""The function, grid, threads and shared memory of a launch, in the driver's types."""
 _INVALID_CONTEXT = 201
 
 

@@ -16,7 +16,7 @@ from cupygemm._records.dtypes import ITEMSIZE, DType
 MfmaCycles = Mapping[MmaShape, int]
 _Literal = Mapping[tuple[int, int, int], int]
 SCALED_TYPES: tuple[DType, ...] = ("e2m1x2",)
-"""Types that only the instructions with block scales multiply."""
+"""Types that only instructions with block scales multiply."""
 
 
 def _table(

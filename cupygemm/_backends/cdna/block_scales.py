@@ -27,7 +27,7 @@ from cupygemm._request.microscaling import BLOCK
 from cupygemm._request.request import Request
 
 PACKED_ROWS = 64
-"""Rows that are packed together; a dword of packed factors has four of them."""
+"""Rows whose factors are packed together; a dword holds the factors of four rows."""
 _ONE = 127
 
 # Lane l has rows l % 16 of four fragments, which are LDS rows 16 apart (RowOrder, layout.hpp), and

@@ -33,7 +33,7 @@ PRODUCTS: ProductTable = MappingProxyType(
         "u8": Outputs(plain=("u8",)),
     }
 )
-"""The one statement of the types that the kernels multiply, on architectures that have them."""
+"""The types that the kernels multiply, on architectures that have them."""
 
 
 def check(config: GemmConfig, problem: GemmProblem, arch: Arch) -> str | None:

@@ -15,7 +15,7 @@ DWORD_BYTES = 4
 BLOCK_SCALED_MMA_K = 128
 """The k of the instruction that takes a scale for each 32 elements along k."""
 BATCH_GRID_Y = 32768
-"""The most matrices of a batch along y of the grid; the rest are along z."""
+"""The most matrices of a batch along y of the grid; further ones are along z."""
 
 
 class MmaShape(NamedTuple):

@@ -50,6 +50,6 @@ ASSUMED = (
     "sharing",
     "start_cycles[direct_to_register]",
 )
-"""Constants that the timing model of the emulated device says nothing about, and of which no figure
-is published. Without measurements on a GPU they are assumptions. That of ``direct_to_register`` is
-one of them because memory binds its products, at a rate that the timing model assumes too."""
+"""Constants that neither the timing model of the emulated device nor published figures determine.
+Without measurements on a GPU they are assumptions. This includes ``direct_to_register``, because
+memory bounds its products, at a rate that the timing model also assumes."""

@@ -13,7 +13,7 @@ from cupygemm._records.problem import GemmProblem
 ENTRY = "cupygemm_gemm"
 """The name of the kernel in the code object."""
 ADD_ENTRY = "cupygemm_add_parts"
-"""The name of the kernel that adds the parts of shared tiles, if there are any."""
+"""The name of the kernel that adds the parts of shared tiles, if any."""
 
 _CONFIG = "config.hpp"
 

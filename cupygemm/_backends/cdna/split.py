@@ -17,7 +17,7 @@ from cupygemm._records.problem import GemmProblem
 ADD_THREADS = 256
 """The work-items of a workgroup of ``cupygemm_add_parts``."""
 ROUND_PARTS = 16
-"""The parts of a tile that such a workgroup loads at once: four for each of its four waves."""
+"""The parts of a tile that such a workgroup loads together: four for each of its four waves."""
 _LANES = 64
 
 

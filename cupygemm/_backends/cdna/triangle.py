@@ -31,10 +31,10 @@ PANEL_ROWS = 256
 """The rows of a panel are a multiple of this, so that no tile reaches beyond its panel."""
 MAX_PANELS = 32
 EPILOGUE_PASSES = 6
-"""How often the CuPy operations of an epilogue read or write the sums."""
+"""The number of reads and writes of the sums by an epilogue in CuPy operations."""
 
 Edges = tuple[tuple[int, int], ...]
-"""The first row of each panel, and the row after its last."""
+"""The first row of each panel, and one past its last."""
 
 
 def make_triangle(request: Request, arch: Arch) -> Runner | None:

@@ -30,7 +30,7 @@ from cupygemm._request.layout import Layout
 COMPUTE = MappingProxyType(
     {"f32": COMPUTE_32F, "f64": COMPUTE_64F, "c64": COMPUTE_32F, "c128": COMPUTE_64F}
 )
-"""The types that are multiplied here, with the type of their sums, a ``cublasComputeType_t``."""
+"""The supported types, with the type of their sums, a ``cublasComputeType_t``."""
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from cupygemm._backends.cublaslt.library import HeuristicResult, LtProduct
 
 MOST_ALGORITHMS = 16
 WORKSPACE_BYTES = 32 << 20
-"""The most memory that an algorithm may take while it runs."""
+"""The most memory that an algorithm may use."""
 
 
 @dataclass(frozen=True)

@@ -63,7 +63,7 @@ def config_of(**fields: Any) -> HopperConfig | SmallConfig:
 
 
 _SMS_OF_WHOLE_GPCS = 128
-"""From as many SMs on, each cluster of 16 thread blocks finds a graphics processing cluster."""
+"""With at least this number of SMs, a cluster of 16 thread blocks fits in a GPC."""
 MIN_TRIANGLE_ROWS = 512
 """Both triangles of symmetric products with fewer rows are computed."""
 

@@ -39,23 +39,23 @@ PRODUCTS: ProductTable = MappingProxyType(
         "u8": Outputs(plain=("u8",)),
     }
 )
-"""The one statement of the types that the kernels multiply."""
+"""The types that the kernels multiply."""
 Raster = Literal["grouped", "hilbert"]
 RASTERS: tuple[Raster, ...] = ("grouped", "hilbert")
 """The orders in which clusters take tiles."""
 TMA_BYTES = 16
-"""TMA takes addresses and pitches that are multiples of this."""
+"""TMA requires addresses and pitches that are multiples of this."""
 LINE_BYTES = 128
 """A line of the caches."""
 MAX_BOX = 256
 """The largest extent of a box along an axis."""
 CAMP_BYTES = 4096
-"""Rows that begin at multiples of this lie in few slices of L2."""
+"""Rows that begin at multiples of this map to few slices of L2."""
 MAX_CLUSTER = 8
 """The most blocks of a cluster."""
 _SIDE_BY_SIDE = (18, 18, 16, 16, 16, 16, 16, 8, 2, 2, 2, 2)
-"""The SMs of an H200 in groups that can share a cluster. They give the numbers of clusters of one
-to eight blocks that the driver's occupancy gives: 132, 66, 39, 30, 22, 17, 15 and 15."""
+"""The SMs of an H200 in groups that can share a cluster. The numbers of clusters of one to eight
+blocks that follow equal the driver's occupancy: 132, 66, 39, 30, 22, 17, 15 and 15."""
 _LEFT_OVER = 12  # of fewer SMs, without those that clusters of more than two blocks cannot use
 
 
@@ -65,7 +65,7 @@ def staged_row_bytes(dtype: DType) -> int:
 
 
 _REACHED = 0.8643
-"""What products reach of the memory's nominal bandwidth: 2500 bytes a clock on an H200."""
+"""The share of the nominal memory bandwidth that products reach: 2500 bytes/clock on an H200."""
 
 
 @dataclass(frozen=True)

@@ -83,7 +83,7 @@ _PADDING = bytes(64)  # the struct with an epilogue ends at a multiple of its al
 _MARK = int.from_bytes(os.urandom(8), "little") >> 1 | 1
 _MAX_GRID_Y = 65535
 encoded = functools.lru_cache(4096)(TmaStack.encode)
-"""Tensor maps by stack and address; an operand may meet many other operands."""
+"""Tensor maps by stack and address; an operand may be multiplied by many others."""
 _TRIANGLE_EDGE, _TRIANGLE_THREADS = 64, 256
 _ADD_THREADS = 128
 _ADD_VECTORS = 32  # summed by a block

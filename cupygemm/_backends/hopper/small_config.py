@@ -27,9 +27,9 @@ MAX_UNITS = 1 << 31
 MAX_BLOCKS, MAX_THREADS, SM_BYTES = 32, 2048, 228 << 10
 """The blocks, threads and bytes of shared memory of an SM."""
 BLOCK_OVERHEAD = 1 << 10
-"""The shared memory that each block takes for the system."""
+"""The shared memory of each block that the system uses."""
 MAX_TEAMS = 15
-"""The named barriers of a block, without the one of all its threads."""
+"""The named barriers of a block, without the barrier of all its threads."""
 
 
 @dataclass(frozen=True, kw_only=True)

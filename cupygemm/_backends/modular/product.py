@@ -26,9 +26,9 @@ from cupygemm._request.request import Request, make_request
 
 _SUMS_BYTES = 1 << 30
 _ROWS, _PER_THREAD = 128, 4
-"""Rows of a turn come in multiples of the former; a thread puts as many elements together."""
+"""A divisor of the rows of a pass, and the elements that a thread reconstructs."""
 _K = 32
-"""Residues along k come in multiples of this, with zeros after the last ones."""
+"""Residues along k are padded with zeros to a multiple of this."""
 _TILE_VECTORS, _TILE_K, _THREADS = 32, 128, 256
 _VECTORS_ALONG_K, _VECTORS_ACROSS = 8, 16
 """The vectors of a workgroup of the kernel ``scales``."""

@@ -33,7 +33,7 @@ class Mainloop(Protocol):
     ROW_BANDS: int
     """Bands into which the rows of a tile are divided; each wave has equally many rows of each."""
     TAKES_BLOCK_SCALES: bool
-    """Whether it applies scales for blocks of k, if the instruction can."""
+    """Whether it supports instructions with scales for blocks of k."""
 
     def check(self, config: GemmConfig, problem: GemmProblem, arch: Arch) -> str | None:
         """Return why the mainloop cannot run the configuration, or None if it can."""

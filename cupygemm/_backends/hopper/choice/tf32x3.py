@@ -16,8 +16,8 @@ from cupygemm._backends.hopper.cost.parameters import Fp32Constants
 from cupygemm._records.problem import GemmProblem
 
 MIN_K = 16
-"""Terms from which on errors of three units in the last place each stay within the bound of fp32:
-as many units as there are terms."""
+"""Sums of at least as many terms, each with an error of three units in the last place, stay within
+the bound of fp32, one unit per term."""
 MAX_COPY_BYTES = 16 << 30
 """Temporary memory for the parts of both operands."""
 

@@ -19,8 +19,8 @@ from cupygemm._records.dtypes import ITEMSIZE, DType
 from cupygemm._records.problem import GemmProblem
 
 PROMOTED: tuple[DType, ...] = (*FLOAT8, "tf32x3")
-"""Operands whose sums the tensor cores would keep less exactly than requested: in 14 bits, or, if
-fp32 is requested, without rounding."""
+"""Operands whose sums in the tensor cores would be less accurate than requested: of 14 bits or, if
+fp32 is requested, truncated."""
 
 
 CONFIGS = ConfigTable(
@@ -71,7 +71,7 @@ CONFIGS = ConfigTable(
         64      64     128              1           6                 1          1          4
     """,
 )
-"""Configurations for operands of 16 bits that store C as it lies."""
+"""Configurations for operands of 16 bits that compute C itself, not its transpose."""
 NARROW_CONFIGS = ConfigTable(
     "NARROW_CONFIGS",
     config_of,
@@ -225,10 +225,10 @@ TRANSPOSED_RANGES = ConfigTable(
        192      64          4          1          1        1     64   192
     """,
 )
-"""Widths of such tiles, the least and the most, in steps of 8 for each part of k.
+"""The smallest and the largest widths of such tiles, in steps of 8 for each part of k.
 
-Wider ones spill if they are cut. `buffers` are staging buffers, see `widths_of`: a stage more is
-worth one of them with three consumers, and depends on the product with two."""
+Wider tiles spill if they are split. `buffers` are staging buffers, see `widths_of`: with three
+consumers, another stage is worth one of them; with two, it depends on the product."""
 PING_PONG_CONFIGS = ConfigTable(
     "PING_PONG_CONFIGS",
     functools.partial(config_of, ping_pong=True),
@@ -249,7 +249,7 @@ PING_PONG_CONFIGS = ConfigTable(
 )
 """Configurations for operands of 16 bits whose consumers take turns at whole tiles.
 
-tf32 and int8 use the same rows with as many bytes of k."""
+tf32 and int8 use the same rows with the same bytes of k."""
 TRANSPOSED_PING_PONG_CONFIGS = ConfigTable(
     "TRANSPOSED_PING_PONG_CONFIGS",
     functools.partial(config_of, ping_pong=True, transposed_c=True),
@@ -265,7 +265,7 @@ TRANSPOSED_PING_PONG_CONFIGS = ConfigTable(
        128     192      64              2           4                 2          1          2
     """,
 )
-"""The same, and they compute the transpose of C."""
+"""The same for the transpose of C."""
 PART_CONFIGS = ConfigTable(
     "PART_CONFIGS",
     part_config_of,
@@ -305,7 +305,7 @@ TRANSPOSED_PART_CONFIGS = ConfigTable(
        128     176           4                 2          4          1          2
     """,
 )
-"""The same, and they compute the transpose of C."""
+"""The same for the transpose of C."""
 F64_CONFIGS = ConfigTable(
     "F64_CONFIGS",
     functools.partial(config_of, mma_sync=True),
@@ -317,7 +317,7 @@ F64_CONFIGS = ConfigTable(
         64      64      32              1           5                 2          1          1
     """,
 )
-"""Configurations for fp64. Sums take two registers each, so the tiles are half as large."""
+"""Configurations for fp64. A sum takes two registers, so the tiles are half as large."""
 SCALED_CONFIGS = ConfigTable(
     "SCALED_CONFIGS",
     functools.partial(config_of, promote=True, scaled=True),

@@ -28,7 +28,7 @@ Matrix = NDArray[np.float64]
 Features = NDArray[np.float32]
 _ROWS = 48  # at a time: for larger products BLAS would wake other cores, which takes longer
 PATH = Path(__file__).with_name("correction.json")
-"""Where the weights are."""
+"""The file of the weights."""
 OF_CONFIGS = (
     "tile_m",
     "tile_n",
@@ -45,7 +45,7 @@ OF_CONFIGS = (
     "k is split",
     "cluster_k",
 )
-"""The inputs of the network that no extent changes. Extents, counts and ratios are logarithms."""
+"""The network's inputs that do not depend on extents. Extents, counts and ratios are logarithms."""
 _OF_PRODUCTS = (
     "m",
     "n",

@@ -27,7 +27,7 @@ DATA_TYPES = {
     "TFLOAT32": 11,
 }
 SWIZZLES = {32: 1, 64: 2, 128: 3}
-"""CUtensorMapSwizzle by the bytes within which chunks change places."""
+"""CUtensorMapSwizzle by the bytes within which chunks are permuted."""
 INTERLEAVE_NONE, FILL_NONE = 0, 0  # CUtensorMapInterleave, CUtensorMapFloatOOBfill
 L2_PROMOTION_128B = 2  # CUtensorMapL2promotion
 NON_PORTABLE_CLUSTER_SIZE_ALLOWED = 14  # CUfunction_attribute

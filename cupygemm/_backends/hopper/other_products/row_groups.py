@@ -40,7 +40,7 @@ from cupygemm._request.request import Request
 GROUP_ARGS = struct.Struct("=QII")
 """The struct ``RowGroupArgs``: sizes, count, are_ends."""
 _SHARES = (0.75, 1.0, 1.25)
-"""Parts of the expected rows that groups may have, for the choice of a kernel."""
+"""Likely rows of groups as fractions of the expected rows, for the choice of a kernel."""
 
 
 def make_row_groups(request: Request, groups: RowGroups, arch: HopperArch) -> Runner | None:

@@ -69,7 +69,7 @@ _F64 = ConfigTable(
 SMALL_CONFIGS: Mapping[DType, ConfigTable[SmallConfig]] = MappingProxyType(
     {"bf16": _HALVES, "f16": _HALVES, "f32": _F32, "f64": _F64}
 )
-"""The configurations of each type; of those with equal cost, the first one is taken."""
+"""The configurations of each type; among equal costs, the first is chosen."""
 
 
 @dataclass(frozen=True)
