@@ -1,8 +1,8 @@
 """The order of an LU factorisation's updates, some of which wait for several panels.
 
-An update by several panels at once takes less time than an update by each of them. The panels of a
-group update the columns of their group one by one. The columns behind it are updated by the whole
-group, in as many pieces as the next group has panels, each beside the factorisation of a panel::
+One update by several panels takes less time than an update by each of them. The panels of a group
+update the columns of their group one by one. The columns to the right of the group are updated by
+the whole group, in one piece for each panel of the next group, while that panel is factored::
 
     side stream     | factor panel 3     | factor panel 4     | factor panel 5     | ...
     current stream  | 0-2: solve 8 to 11 | 3: solve 5         |                    | ...

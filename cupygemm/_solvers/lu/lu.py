@@ -8,10 +8,10 @@ is swapped, solved with and updated in three steps::
 
 In a large matrix, the columns of the next panel are updated first, and it is factored beside the
 update of the others (ahead.py); if that ends first, the panel's first parts are then applied to the
-columns of the panel after it. In a very large one, two panels are factored as one, so that the
-update behind them multiplies twice as many columns at once, which takes less time. From 12288
-columns on, updates of columns far behind also wait for several panels (delayed_updates.py). The
-last columns are one panel, whose blocks update all columns behind them.
+columns of the panel after it. In a very large one, two panels are factored as one, so that one
+update of the trailing matrix multiplies twice as many columns, which takes less time. From 12288
+columns on, updates of columns far to the right also wait for several panels (delayed_updates.py).
+The last columns are one panel, whose blocks update all columns to their right.
 
 Nothing waits for the host; the pivots and the first column without a pivot stay on the device.
 """
@@ -71,13 +71,11 @@ def factor(
     ----------
     a : Matrices
     columns : int, optional
-        The columns to factor. Those behind them are right-hand sides, which become L^-1 P times
-        themselves.
+        The columns to factor. Further columns are right-hand sides B, which become L^-1 P B.
     rounding : Rounding, optional
-        Of the operands of the products that update the matrix behind a panel; that of `usual` if it
-        is not given.
+        Of the operands of the products that update the trailing matrix; by default that of `usual`.
     identity : int, optional
-        The first column of an identity behind the matrix, which becomes L^-1, without the
+        The first column of an identity to the right of the matrix, which becomes L^-1, without the
         permutation. Only its columns up to those of a panel's rows take part.
     keeps_l : bool
         Whether L is wanted. Otherwise, rows of L are not swapped any more once all updates have

@@ -5,7 +5,7 @@ wait for what the block before does to the other columns, which is computed besi
 
     side stream      | factor 0 | apply 0, factor 1        | apply 1, factor 2        | ...
     current stream              | 0: swap, solve, update 2 | 1: swap, solve, update 3 | ...
-                                  and the blocks behind      and the blocks behind
+                                  and the later blocks       and the later blocks
 
 A panel may have two parts, of which others read the first while the second is factored. The blocks
 of the second then leave the first alone, whose rows the caller swaps later.
@@ -64,8 +64,8 @@ def factor_panel(
     panel : range
         Its columns.
     columns : range, optional
-        The columns that change: those of the panel, if nothing else is said. The rows of the others
-        are swapped, and those behind the panel are solved with and updated, too.
+        The columns that change, by default those of the panel. In other columns, rows are swapped;
+        columns to the right of the panel are also solved with and updated.
     second : int, optional
         The first column of the panel's second part. Its blocks do not swap rows of columns before
         it.

@@ -5,7 +5,7 @@ stream, and the rest of the step is done beside it (ahead.py)::
 
     side stream      |                     | factor the next panel           |
     current stream   | swap and update its | swap, solve for U, multiply     | join, multiply what
-                     | columns             | its first parts to those behind | was left for all SMs
+                     | columns             | its first parts to later ones   | was left for all SMs
 
 In a small matrix, all of a step is done before the next panel is factored.
 """
@@ -43,7 +43,7 @@ class Factorisation:
     rounding : Rounding
         Of the operands of products.
     identity : int or None
-        The first column of an identity behind the matrix, as in `lu.factor`.
+        The first column of an identity to the right of the matrix, as in `lu.factor`.
     keeps_l : bool
         Whether L is wanted, as in `lu.factor`.
     """
@@ -202,7 +202,7 @@ class Factorisation:
             The first parts of the panel, which others read before its end. Rows of these are not
             swapped by later parts.
         ends : list, optional
-            Gets the event behind the factorisation of each of them.
+            Receives an event after the factorisation of each of them.
         beside_long : bool
             Whether products beside the panel may take longer than it, so that it must not wait for
             their end.
@@ -274,13 +274,13 @@ def panels_of(a: Matrices | Layout, k: int) -> Iterator[range]:
 
 
 def _is_tail(a: Matrices | Layout, k: int, panel: range) -> bool:
-    """Tell whether each block of a panel updates all columns behind it, up to the last."""
+    """Tell whether each block of a panel updates all columns to its right, up to the last."""
     extents = a.m - panel.start, k - panel.start
     return a.batches == 1 and panel.stop == k and max(extents) <= most_of_tail(a.n - k)
 
 
 def most_of_tail(behind: int) -> int:
-    """Return the most columns of the last panel, if there are some right-hand sides behind it."""
+    """Return the most columns of the last panel, given the number of right-hand sides."""
     limits = blocks.LIMITS
     return limits.tail if behind <= limits.few else limits.tail_before_others
 

@@ -119,7 +119,7 @@ class Moves:
     memory : cupy.cuda.MemoryPointer
         (batches, 2 * most, 2), uint32: destinations and sources.
     first, end : int
-        The panel's first column, and the one behind its last.
+        The panel's first column, and one past its last.
     most : int
         The most pivots that the kernel takes, 32 or 256.
     """
@@ -139,7 +139,7 @@ def trace(a: Matrices, pivots: Array, first: int, end: int) -> Moves:
     pivots : cupy.ndarray
         (batches, k).
     first, end : int
-        The panel's first column, and the one behind its last.
+        The panel's first column, and one past its last.
     """
     from cupy.cuda import alloc
 
@@ -169,7 +169,7 @@ def block_move(a: Layout, moves: int, block: range, columns: range, gap: range) 
     block : range
         The columns of the block.
     columns : range
-        The columns that are swapped, and those of the gap. Those behind the gap are solved, too.
+        The columns that are swapped, and those of the gap. Columns after the gap are also solved.
     gap : range
         Columns among them that are left alone.
     """

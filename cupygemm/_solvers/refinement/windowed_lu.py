@@ -125,7 +125,7 @@ def factor(both: Matrices, rounding: Rounding) -> WindowedFactors:
     both : Matrices
         From `workspace`, with the matrix in its first columns.
     rounding : Rounding
-        Of the operands of the products that update the matrix behind a panel.
+        Of the operands of the products that update the trailing matrix.
     """
     import cupy
 

@@ -136,7 +136,7 @@ template <class Team> CUPYGEMM_INLINE void factor_late_steps(Team &team, Shared 
     }
     if (steps < 2)
         return;
-    // Complete the columns behind the last step. Those that it updated are complete.
+    // Complete the columns after the last step. The columns that it updated are complete.
     const u32 last_row = row_of(steps - 2);
     team.wait_row(last_row, thread);
     const W *const arrived = team.row(last_row);

@@ -71,7 +71,7 @@ struct Held {
     S row[rows][width]; // (row, column); after some steps, register k holds column k + steps
     u32 position[rows];
 
-    // The largest element of the first column, of rows at `step` or behind.
+    // The largest element of the first column, in rows at position `step` or later.
     CUPYGEMM_INLINE Candidate best(u32 step, u32 m) const {
         Candidate found{0, ~0u};
 #pragma unroll
@@ -125,7 +125,7 @@ struct Pivot {
 
     CUPYGEMM_INLINE bool is_zero() const { return magnitude == 0; }
     // Take part in the swap of the pivot's row and that of the step, and tell whether a row that
-    // was at `position` is behind the step now, so that it is divided.
+    // was at `position` is now below the step, so that it is divided.
     CUPYGEMM_INLINE bool swaps(u32 &at, u32 step) const {
         at = at == position ? step : at == step ? position : at;
         return at > step && !is_zero();
