@@ -110,7 +110,7 @@ FAULTS = [
         said="no wgmma.fence since the accumulators",
     ),
     Fault(
-        "registers of A loaded behind the fence",
+        "registers of A loaded after the fence",
         text="a.load(stage, consumer, thread);\n            wgmma_fence();",
         instead="wgmma_fence(); a.load(stage, consumer, thread);",
         said="no wgmma.fence since registers",
@@ -208,7 +208,7 @@ FAULTS = [
         said="which wgmma or a TMA store",
     ),
     Fault(
-        "stores behind no proxy fence",
+        "stores after no proxy fence",
         text="fence_async_shared();\n",
         instead="",
         said="has not executed fence.proxy.async",

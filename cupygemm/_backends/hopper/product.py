@@ -19,7 +19,7 @@ from cupygemm._backends.hopper.launch import (
     MirrorLaunch,
     stream_bytes,
 )
-from cupygemm._backends.hopper.operands.copies import behind, pad_pair
+from cupygemm._backends.hopper.operands.copies import aligned_end, pad_pair
 from cupygemm._backends.hopper.plan import HopperChoice
 from cupygemm._records.dtypes import ITEMSIZE
 from cupygemm._request.layout import Layout
@@ -151,7 +151,7 @@ def _make_copies(choice: HopperChoice) -> Preparation | None:
     copy_b = None if choice.b_copy is None else choice.b_copy.launch(choice.b)
     if copy_a is None and copy_b is None:
         return None
-    second_at = 0 if copy_a is None else behind(copy_a.num_bytes)
+    second_at = 0 if copy_a is None else aligned_end(copy_a.num_bytes)
     num_bytes = second_at + (0 if copy_b is None else copy_b.num_bytes)
 
     def copy(a: int, b: int) -> tuple[int, int, Any]:

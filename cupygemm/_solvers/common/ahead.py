@@ -62,7 +62,7 @@ class Streams:
     def fork(self) -> None:
         """Make the side stream wait for the work in the current stream."""
         self._is_forked = True
-        self.order(self.behind(self.current), self.side)
+        self.order(self.recorded(self.current), self.side)
 
     def third(self) -> int:
         """Return the address of a third stream, which waits for what the current one holds."""
@@ -77,7 +77,7 @@ class Streams:
             The addresses of those that this has returned before.
         """
         stream = int(_side_stream(self._index, self.current, self.side, *taken).ptr)
-        self.order(self.behind(self.current), stream)
+        self.order(self.recorded(self.current), stream)
         return stream
 
     def order(self, event: Any, stream: int) -> None:
@@ -104,7 +104,7 @@ class Streams:
 
     def mark(self) -> Any:
         """Return an event after the work in the side stream, which must be joined once."""
-        return self.behind(self.side)
+        return self.recorded(self.side)
 
     def join(self, mark: Any) -> None:
         """Make the current stream wait for a mark."""
@@ -115,8 +115,8 @@ class Streams:
         if self._is_forked:
             self.join(self.mark())
 
-    def behind(self, stream: int) -> Any:
-        """Return an event after the work in a stream, which must be joined once."""
+    def recorded(self, stream: int) -> Any:
+        """Return an event that is recorded in a stream now, and must be joined once."""
         event = self._idle.pop() if self._idle else _event()
         self._record(event.ptr, stream)
         return event
@@ -153,7 +153,7 @@ def forked() -> Iterator[Streams]:
 def reached() -> Any:
     """Return an event after the work in the current stream, for one call of `wait_for`."""
     streams = Streams()
-    return streams.behind(streams.current)
+    return streams.recorded(streams.current)
 
 
 def wait_for(event: Any) -> None:

@@ -57,7 +57,7 @@ def held_units(streams: Streams, word: int, team: int) -> Iterator[None]:
 
     third = streams.third()
     memsetAsync(word, 0, WORD_BYTES, third)
-    zeroed = streams.behind(third)
+    zeroed = streams.recorded(third)
     launch = load(HOLD_UNITS, np.dtype("d"), _THREADS, team=team, shared_bytes=_HELD_BYTES)
     Call(launch, (team, 1), (word, _MOST_NS)).enqueue_on(third)
     try:
@@ -65,4 +65,4 @@ def held_units(streams: Streams, word: int, team: int) -> Iterator[None]:
     finally:
         streams.order(zeroed, streams.side)
         memsetAsync(word, 1, WORD_BYTES, streams.side)
-        streams.join(streams.behind(third))
+        streams.join(streams.recorded(third))

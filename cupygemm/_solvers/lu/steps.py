@@ -279,10 +279,10 @@ def _is_tail(a: Matrices | Layout, k: int, panel: range) -> bool:
     return a.batches == 1 and panel.stop == k and max(extents) <= most_of_tail(a.n - k)
 
 
-def most_of_tail(behind: int) -> int:
+def most_of_tail(right_hand_sides: int) -> int:
     """Return the most columns of the last panel, given the number of right-hand sides."""
     limits = blocks.LIMITS
-    return limits.tail if behind <= limits.few else limits.tail_before_others
+    return limits.tail if right_hand_sides <= limits.few else limits.tail_before_others
 
 
 def _parts(panel: range) -> list[range]:

@@ -176,14 +176,14 @@ def _factor_panels(
         with sparing(_SPARED_BY_NEXT):
             update(next_columns)
         if columns.stop < size:
-            updated = streams.behind(current)
+            updated = streams.recorded(current)
             ends = panels[columns.stop // PANEL].factor(streams, applies, updated)
         panel.move_others(current)
-        streams.order(streams.behind(current), joins)
+        streams.order(streams.recorded(current), joins)
         panel.join(joins)
         with sparing(units):
             update(range(next_columns.stop, size))
-    streams.join(streams.behind(joins))
+    streams.join(streams.recorded(joins))
 
 
 def _update(

@@ -93,29 +93,29 @@ class Panel:
         beside : int
             The address of the other stream.
         updated : cupy.cuda.Event, optional
-            After what updates the columns behind the panel's first tile.
+            Recorded after the update of the columns to the right of the panel's first tile.
         """
         chain = streams.side
         for tile in self._prepared.tiles:
             self._launches.enqueue(tile.factor, chain)
-            streams.order(streams.behind(beside), chain)  # the tile before has been applied
+            streams.order(streams.recorded(beside), chain)  # the tile before has been applied
             if updated is not None:
                 streams.order(updated, chain)
                 updated = None
             self._enqueue(tile.window, chain)
-            streams.order(streams.behind(chain), beside)  # all that the window needs has been read
+            streams.order(streams.recorded(chain), beside)  # the window has read what it needs
             self._enqueue(tile.lower, beside)
-            lower = streams.behind(beside)
+            lower = streams.recorded(beside)
             self._enqueue(tile.others, beside)
         self._enqueue(self._prepared.join, beside)
-        return Ends(streams.behind(chain), lower, streams.behind(beside))
+        return Ends(streams.recorded(chain), lower, streams.recorded(beside))
 
     def move_next(self, stream: int) -> None:
-        """Move the rows of as many columns behind those that the tiles are applied to."""
+        """Swap the rows of as many columns, to the right of those that the tiles are applied to."""
         self._enqueue(self._prepared.next, stream)
 
     def move_others(self, stream: int) -> None:
-        """Move the rows of the columns behind these, and of L."""
+        """Swap the rows of the columns to the right of these, and of L."""
         self._enqueue(self._prepared.others, stream)
 
     def join(self, stream: int) -> None:
@@ -208,9 +208,9 @@ def _prepared(both: Layout, panel: range, exact: bool, index: int) -> _Prepared:
         upper += [call for of_u in (False, True) for call in join(wide, PANEL, upper=of_u)]
     join_lower, join_later = added(lower), added(upper)
     columns = following(panel, size)
-    behind = range(columns.stop, second(size) + panel.start)
+    trailing = range(columns.stop, second(size) + panel.start)
     moved = added([_move(both, first, columns) for first in firsts if columns])
-    others_moved = added([_move(both, first, behind) for first in firsts])
+    others_moved = added([_move(both, first, trailing) for first in firsts])
     return _Prepared(LaunchRows(calls), tiles, join_lower, join_later, moved, others_moved)
 
 
@@ -250,7 +250,7 @@ def _factor(both: Layout, first: int) -> Call:
 
 
 def _next_window(both: Layout, first: int) -> Call:
-    """Return the launch that computes the window behind a tile."""
+    """Return the launch that computes the window after a tile."""
     launch = load(
         NEXT_WINDOW, DTYPE, _THREADS_OF_WINDOW, rows=WINDOW_ROWS, across=_COLUMNS_OF_WINDOW
     )

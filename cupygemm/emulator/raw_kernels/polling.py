@@ -1,7 +1,7 @@
 """Loops of HIP source that wait for a flag by plain loads.
 
 The compiler may take for granted that no other thread writes what a plain load reads. It reads the
-flag once, in front of the loop, or removes the loop, so that the code may show no trace of it. The
+flag once, before the loop, or removes the loop, so that the code may show no trace of it. The
 loops are therefore looked for in the source that a code object keeps, when one of its kernels is
 launched. Only loops that do nothing else count, on variables that the source declares as pointers
 to numbers, arrays of them, or numbers in LDS or of the module, and nowhere as volatile. Conditions
@@ -42,7 +42,7 @@ _QUALIFIER = r"(?:(?:const|static|__shared__|__device__|__global__|extern|__mana
 _OF_ALL = re.compile(rf"\b__(?:shared|device)__\s+{_NUMBER}+(\w+)\s*[;,=]")
 _OTHERS = r"(?:,\s*\*?\s*\w+\s*)*?(?:,\s*\*?\s*)?"  # variables of the same declaration
 _PLAIN = (
-    "the compiler reads {} once, in front of the loop, or removes the loop: read it by "
+    "the compiler reads {} once, before the loop, or removes the loop: read it by "
     "__hip_atomic_load, or declare it volatile"
 )
 _seen: weakref.WeakSet[CodeObject] = weakref.WeakSet()

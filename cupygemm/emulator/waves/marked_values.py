@@ -22,7 +22,7 @@ The hardware gives 0 there, and HIP leaves it undefined: let the lane take part 
 the condition or the return), or do not use what comes from it"""
 _GIVES_WHAT_IS_THERE = """\
 The hardware reads what the register happens to hold there, and the compiler may compute the value
-behind the condition: read the lane in front of the condition or the return, or another lane"""
+after the condition: read the lane before the condition or the return, or another lane"""
 _DIVIDED_BY_ZERO = """\
 the result of an integer division
 by zero at

@@ -41,7 +41,7 @@ static_assert(across == of_lane, "columns are summed by pairs of halves of the l
 static_assert(size % groups == 0 && most_rows % groups == 0, "groups must have whole rows");
 
 struct Shared {
-    u32 sources[size + most_rows];         // of a row behind `first`: where it is
+    u32 sources[size + most_rows];         // of a row after `first`: where it is
     alignas(16) S factor[2][size][across]; // B or U^-1 (L^-1 B), and L^-1 B
 };
 

@@ -75,7 +75,7 @@ def test_a_launch_reports_it_once() -> None:
         warnings.simplefilter("always", KernelWarning)
         emulator.launch(code, 1, 64, [*flags, 1])
     (report,) = (str(each.message) for each in caught)
-    assert "a.hip:8: the compiler reads flag once, in front of the loop" in report
+    assert "a.hip:8: the compiler reads flag once, before the loop" in report
     assert "check: polling" in report
     with emulator.checks(polling="off"), warnings.catch_warnings():
         warnings.simplefilter("error", KernelWarning)

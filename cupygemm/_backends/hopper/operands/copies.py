@@ -158,7 +158,7 @@ class PadPairLaunch:
     __slots__ = ("_enqueue", "_parameters", "num_bytes", "second_at")
 
     def __init__(self, kernel: Any, first: TmaStack, second: TmaStack) -> None:
-        self.second_at = behind(first.padded().num_bytes)
+        self.second_at = aligned_end(first.padded().num_bytes)
         self.num_bytes = self.second_at + second.padded().num_bytes
         arguments = np.zeros(1, PAD_ARGS)
         for place, source in enumerate((first, second)):
@@ -192,7 +192,7 @@ def pad_pair(
     return PadPairLaunch(load(compile_cubin(pad_text(), PAD_ENTRY)), first, second)
 
 
-def behind(num_bytes: int) -> int:
+def aligned_end(num_bytes: int) -> int:
     """Return the offset of a copy that follows one of `num_bytes` bytes in the same memory."""
     return -(-num_bytes // _PAIR_ALIGN) * _PAIR_ALIGN
 
