@@ -63,7 +63,7 @@ def test_products_are_exact(cp, model, dtype, shape, layout, config):
             "const u32 before",
         ),
     ],
-    ids=["no wait for a slab", "a wait for too few slabs", "no barrier behind the wait"],
+    ids=["no wait for a slab", "a wait for too few slabs", "no barrier after the wait"],
 )
 def test_a_fault_of_the_ring_is_found(cp, model, text, instead):
     def changed(whole):

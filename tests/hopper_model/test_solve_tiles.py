@@ -61,7 +61,7 @@ def run(dtype, c, t, info, extents, *, factors, unit=False, source=None, tile_ro
 
 
 def stacked(shape, dtype):
-    """Return an array whose rows begin at multiples of 128 bytes, with NaN behind them."""
+    """Return an array whose rows begin at multiples of 128 bytes, with NaN after them."""
     batches, m, n = shape
     whole = np.full((batches, m, -(-n // 32) * 32), np.nan, dtype)
     return whole, whole[:, :, :n]

@@ -318,7 +318,7 @@ def test_rows_of_copies_are_in_all_slices_of_l2(adjacent, pitch):
     ],
 )
 def test_tma_writes_whole_16_bytes_of_rows(dtype, adjacent, stored):
-    """So what lies behind a row in a wider matrix would be lost; it reads elements."""
+    """So what follows a row in a wider matrix would be lost; it reads elements."""
     stack = TmaStack(
         dtype=dtype, adjacent=adjacent, rows=7, pitch=208, batch=(1, 1, 1), strides=(0, 0, 0)
     )

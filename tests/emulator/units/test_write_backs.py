@@ -16,7 +16,7 @@ typedef unsigned u32;
 #define AGENT __HIP_MEMORY_SCOPE_AGENT
 #define ITEM (blockIdx.x * blockDim.x + threadIdx.x)
 
-// One workgroup sets a flag behind its data, and the others wait for it.
+// One workgroup sets a flag after its data, and the others wait for it.
 #define WAITS(name, set, is_set) \
     extern "C" __global__ void name(float* x, float* y, u32* flag) { \
         if (blockIdx.x == 0) { \
