@@ -36,7 +36,7 @@ def positive(batches, n):
 @pytest.mark.parametrize("dtype", "df")
 @pytest.mark.parametrize("n", [5, 33, 64, 90, 128])
 def test_factors(n, dtype):
-    """Nothing above the diagonal is read, and it becomes zero; nothing past the end of rows changes."""
+    """Nothing above the diagonal is read, and it becomes zero; nothing past rows changes."""
     matrix = positive(2, n)
     whole, a = stacked((2, n, n), dtype)
     a[...] = np.where(np.tri(n, dtype=bool), matrix, np.nan)
