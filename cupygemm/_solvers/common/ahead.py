@@ -64,10 +64,6 @@ class Streams:
         self._is_forked = True
         self.order(self.recorded(self.current), self.side)
 
-    def third(self) -> int:
-        """Return the address of a third stream, which waits for what the current one holds."""
-        return self.another()
-
     def another(self, *taken: int) -> int:
         """Return the address of one more stream, which waits for what the current one holds.
 

@@ -55,7 +55,7 @@ def held_units(streams: Streams, word: int, team: int) -> Iterator[None]:
     """
     from cupy.cuda.runtime import memsetAsync
 
-    third = streams.third()
+    third = streams.another()
     memsetAsync(word, 0, WORD_BYTES, third)
     zeroed = streams.recorded(third)
     launch = load(HOLD_UNITS, np.dtype("d"), _THREADS, team=team, shared_bytes=_HELD_BYTES)

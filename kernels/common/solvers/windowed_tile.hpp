@@ -337,7 +337,7 @@ store(const Place &at, const Elements &mine, const u32 (&position)[rows], u64 to
     }
 }
 
-// Of the first 128 rows, those that are no pivots move to the places of the pivots below row 128.
+// Rows among the first 128 that are not pivots move to where the pivots below row 128 were.
 // One group plans the moves.
 CUPYGEMM_INLINE void plan_moves(const WindowedTileArgs &args, const Place &at, Shared &shared,
                                 const u32 (&position)[rows]) {
