@@ -16,6 +16,8 @@ PANEL_PRODUCT = KernelKind("panel_product", "=QQQqqqqqqqiiii", "hopper/{}.cu")
 """A product of float32 blocks inside a panel, nearly as accurate as float32."""
 HOLD_UNITS = KernelKind("hold_units", "=QQ", "hopper/{}.cu")
 """The kernel that reserves some SMs for the factorisation of a panel."""
+STORE_WORDS = KernelKind("store_words", "=Qqii", "hopper/{}.cu")
+"""The kernel that stores a number to adjacent words."""
 FACTOR_TILE = KernelKind("factor_tile", "=QqqQqqQii", "hopper/{}.cu")
 """A Cholesky factorisation of each matrix of a stack, which has at most 128 rows."""
 SOLVE_TILES = KernelKind("solve_tiles", "=QqqqQqqqQqqqQQQiiii", "hopper/{}.cu")

@@ -23,6 +23,7 @@ from cupygemm._solvers.common import blocks
 from cupygemm._solvers.common.ahead import spared
 from cupygemm._solvers.common.kernels import load
 from cupygemm._solvers.common.matrices import Matrices
+from cupygemm._solvers.common.words import WORD_BYTES, store_words
 
 TILE = 128
 _LOW_TILE = 64
@@ -193,7 +194,7 @@ def _launch(
     inverses_bytes = batches * across * TILE * _BLOCK * dtype.itemsize if factors else 0
     memory = cupy.empty(counters_bytes + inverses_bytes, "uint8").data
     if down > 1:  # otherwise, no tile waits for others
-        memory.memset_async(0, counters_bytes)
+        store_words(memory.ptr, 0, counters_bytes // WORD_BYTES)
     launch = _kernel(
         current_device(),
         dtype.char,

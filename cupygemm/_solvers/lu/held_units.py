@@ -22,8 +22,8 @@ from cupygemm._backends.solver_kernels import HOLD_UNITS
 from cupygemm._solvers.common.ahead import Streams
 from cupygemm._solvers.common.kernels import load
 from cupygemm._solvers.common.residency import REGISTERS, SHARED_BYTES, taken
+from cupygemm._solvers.common.words import store_words
 
-WORD_BYTES = 8
 _HELD_BYTES = 24 << 10
 """Of an SM's shared memory. Large products leave less to others."""
 _THREADS, _MOST_REGISTERS = 32, 32
@@ -49,14 +49,12 @@ def held_units(streams: Streams, word: int, team: int) -> Iterator[None]:
     ----------
     streams : Streams
     word : int
-        The address of `WORD_BYTES` of workspace.
+        The address of a word of workspace.
     team : int
         The thread blocks of a cluster of the panel.
     """
-    from cupy.cuda.runtime import memsetAsync
-
     third = streams.another()
-    memsetAsync(word, 0, WORD_BYTES, third)
+    store_words(word, 0, stream=third)
     zeroed = streams.recorded(third)
     launch = load(HOLD_UNITS, np.dtype("d"), _THREADS, team=team, shared_bytes=_HELD_BYTES)
     Call(launch, (team, 1), (word, _MOST_NS)).enqueue_on(third)
@@ -64,5 +62,5 @@ def held_units(streams: Streams, word: int, team: int) -> Iterator[None]:
         yield
     finally:
         streams.order(zeroed, streams.side)
-        memsetAsync(word, 1, WORD_BYTES, streams.side)
+        store_words(word, 1, stream=streams.side)
         streams.join(streams.recorded(third))

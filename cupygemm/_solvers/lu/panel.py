@@ -33,7 +33,8 @@ from cupygemm._solvers.common.kernels import LU_PANEL, load
 from cupygemm._solvers.common.matrices import Layout, Matrices
 from cupygemm._solvers.common.teams import RECORD_BYTES, num_teams
 from cupygemm._solvers.common.updates import panel_update
-from cupygemm._solvers.lu.held_units import WORD_BYTES, has_room, held_units
+from cupygemm._solvers.common.words import WORD_BYTES
+from cupygemm._solvers.lu.held_units import has_room, held_units
 from cupygemm._solvers.lu.swaps import MOVES_BYTES, block_move
 
 _MATRIX, _PIVOTS, _INFO, _WORKSPACE = map(region, (1, 2, 3, 4))
