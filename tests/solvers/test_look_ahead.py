@@ -80,7 +80,7 @@ def early_parts(monkeypatch) -> list[list[Update]]:
     """Enable early application of first parts of LU panels, and record the parts of each panel."""
     limits = replace(blocks.LIMITS, beside_lu=100_000, early=100_000)
     monkeypatch.setattr(blocks, "LIMITS", limits)
-    monkeypatch.setattr(steps, "_pays_early", lambda a: True)
+    monkeypatch.setattr(steps, "_launches_pay", lambda a: True)
     early, found = steps.Factorisation._early, []
     monkeypatch.setattr(
         steps.Factorisation, "_early", lambda *args: found.append(early(*args)) or found[-1]
@@ -126,6 +126,31 @@ def test_first_parts_are_applied_early_beside_an_identity(
         inverse = linalg.inv(on_device).get()
     assert any(found)
     np.testing.assert_allclose(inverse, np.linalg.inv(a), rtol=0, atol=1e-11)
+
+
+@pytest.mark.slow
+def test_parts_of_many_blocks_are_factored_in_halves(cp, device, draw, small_blocks, monkeypatch):
+    """Beside long products only; the halves read nothing that another stream changes."""
+    monkeypatch.setattr(blocks, "LIMITS", replace(blocks.LIMITS, early=0))
+    monkeypatch.setattr(steps, "_launches_pay", lambda a: True)
+    widths, factor_panel = [], steps.factor_panel
+
+    def counted(a, pivots, info, part, **options):
+        widths.append(len(part))
+        return factor_panel(a, pivots, info, part, **options)
+
+    monkeypatch.setattr(steps, "factor_panel", counted)
+    a = draw((90, 90), "d")
+    on_device = cp.asarray(a)
+    cp.cuda.Device().synchronize()
+    with emulator.checks(stream_races="error") if device.emulated else nullcontext():
+        found, pivots = (each.get() for each in linalg.lu_factor(on_device))
+    assert widths[:2] == [16, 16]  # the first panel is alone
+    assert widths[2:6] == [8, 8, 8, 8]
+    for i, pivot in enumerate(pivots):
+        a[[i, pivot]] = a[[pivot, i]]
+    lower, upper = np.tril(found, -1) + np.eye(90), np.triu(found)
+    np.testing.assert_allclose(lower @ upper, a, rtol=0, atol=1e-12)
 
 
 @pytest.mark.slow

@@ -66,14 +66,19 @@ class Limits:
         The same for few right-hand sides.
     ahead : int
         The fewest trailing columns whose update runs while the next panel is factored.
-    beside_lu : int
-        The multiplications and additions in float64 that products compute while one column of an LU
-        panel is factored.
+    blocks_of_part : int
+        The most blocks of a part of an LU panel, if it is factored beside a long product. Each
+        updates the columns to its right in the part.
+    beside_lu_block, beside_lu : int
+        The multiplications and additions in float64 that products compute while an LU panel is
+        factored: for each of its blocks, and also for each of its columns.
+    beside_lu_of_others : int
+        The same in other types, for each column.
     after : int
         The fewest columns of an update that waits for the end of such a panel.
     early : int
-        The same as `beside_lu`, if products are so short that the panel's first parts can be
-        applied to the next panel's columns meanwhile.
+        The same in float64, for each column, if products are so short that the panel's first parts
+        can be applied to the next panel's columns meanwhile.
     ahead_of_qr : int
         The same for a QR factorisation, whose launches take more time.
     paired : int
@@ -136,7 +141,10 @@ class Limits:
     substituted: int = 64
     vector: int = 64
     ahead: int = 2048
-    beside_lu: int = 190_000_000
+    blocks_of_part: int = 8
+    beside_lu_block: int = 1_740_000_000
+    beside_lu: int = 53_000_000
+    beside_lu_of_others: int = 380_000_000
     after: int = 1024
     early: int = 60_000_000
     ahead_of_qr: int = 1024

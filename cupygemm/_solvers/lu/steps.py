@@ -102,7 +102,7 @@ class Factorisation:
         columns = len(following) * (1 if a.dtype.char == "d" else 2)  # in the time of float64
         is_short = sum(x.operations(a.m) for x in step.updates) <= blocks.LIMITS.early * columns
         early = self._early(following, next_step) if is_short else []
-        most_beside = blocks.LIMITS.beside_lu * columns
+        most_beside = self._most_beside(following, others)
         updates, after = divided(step.updates, a.m, most_beside, blocks.LIMITS.after)
         ends: list[Any] = []
         factor_following = functools.partial(
@@ -123,6 +123,22 @@ class Factorisation:
             self._multiply(update)
         factored = early[-1].panels.stop if early else following.start
         self._unapplied = range(factored, following.stop)
+
+    def _most_beside(self, panel: range, solved: Update) -> int:
+        """Return the multiplications and additions that products do beside a panel.
+
+        Parameters
+        ----------
+        panel : range
+        solved : Update
+            The solution for rows of U before these products.
+        """
+        limits, columns = blocks.LIMITS, len(panel)
+        if self.a.dtype.char != "d":
+            return limits.beside_lu_of_others * columns
+        count = -(-columns // lu_panel_blocks(self.a, self.a.m - panel.start).width)
+        most = limits.beside_lu_block * count + limits.beside_lu * columns
+        return max(most - solved.operations_of_solution(), 0)
 
     @property
     def _k(self) -> int:
@@ -179,7 +195,7 @@ class Factorisation:
             return []
         if not is_ahead(self.a, step.following.stop, blocks.LIMITS.ahead):
             return []
-        if not _pays_early(self.a):
+        if not _launches_pay(self.a):
             return []
         *parts, last = _parts(panel)
         parts.append(range(last.start, last.stop - blocks.LIMITS.part))
@@ -217,9 +233,7 @@ class Factorisation:
                 self._move([before], part)
                 self._update(Update(before, part))
             second = early[-1].stop if early and early[-1].stop in part[1:] else None
-            end = factor_panel(
-                self.a, self.pivots, self.info, part, second=second, holds_units=beside_long
-            )
+            end = self._factor_part(part, second, beside_long=beside_long)
             if ends is not None and part in early:
                 self._traced(part)
                 ends.append(reached())
@@ -228,6 +242,30 @@ class Factorisation:
             if before is not None and not early:
                 self._move([part], before)
             before = part
+
+    def _factor_part(self, part: range, second: int | None, *, beside_long: bool) -> Any:
+        """Factor a part of a panel as `factor_panel` does, in halves if it has many blocks.
+
+        Blocks of tall panels have few columns. On the few compute units beside a long product, the
+        update of many columns by such a block takes longer than the next block.
+        """
+        half = len(part) // 2
+        divides = beside_long and second is None and _launches_pay(self.a)
+        if not divides or half < self._most_of_part(part):
+            return factor_panel(
+                self.a, self.pivots, self.info, part, second=second, holds_units=beside_long
+            )
+        left, right = part[:half], part[half:]
+        self._factor_part(left, None, beside_long=beside_long)
+        self._move([left], right)
+        self._update(Update(left, right))
+        self._factor_part(right, None, beside_long=beside_long)
+        self._move([right], left)
+        return None
+
+    def _most_of_part(self, part: range) -> int:
+        """Return the most columns of a part whose blocks each update all columns to their right."""
+        return blocks.LIMITS.blocks_of_part * lu_panel_blocks(self.a, self.a.m - part.start).width
 
     def _traced(self, part: range) -> Moves:
         """Return the moves of rows that the pivots of a part of a panel ask for."""
@@ -290,6 +328,6 @@ def _parts(panel: range) -> list[range]:
     return [panel[i : i + blocks.LIMITS.outer] for i in range(0, len(panel), blocks.LIMITS.outer)]
 
 
-def _pays_early(a: Matrices) -> bool:
-    """Tell whether the additional launches are shorter than what they move beside a panel."""
+def _launches_pay(a: Matrices) -> bool:
+    """Tell whether additional launches take less time than they save beside a product."""
     return blocks.has_tile_kernels(a.dtype)
