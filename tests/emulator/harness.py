@@ -5,13 +5,13 @@
     run(state, assemble("ds_read_b32 v0, v1 offset:16"))
 
 `assemble` uses the package's own toolchain and caches the result on disk. Tests of many
-instructions pass all of them to `assemble_all`, which starts the assembler once.
+instructions pass all of them to `assemble_all`, or to `assemble` as `among`: the assembler then
+starts once.
 """
 
 from __future__ import annotations
 
 import bisect
-import functools
 import io
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -158,18 +158,32 @@ def set_v64(state: State, index: int, values: Any) -> None:
     state.vgpr[index + 1] = (values >> np.uint64(32)).astype(np.uint32)
 
 
-def assemble(text: str, target: str = "gfx942") -> Instruction:
-    """Assemble and decode one instruction."""
-    return assemble_all((text,), target)[0]
+def assemble(text: str, target: str = "gfx942", *, among: Iterable[str] = ()) -> Instruction:
+    """Assemble and decode one instruction.
+
+    `among` are the instructions of the test's other cases. The first case assembles all of them
+    with one run of the assembler, whose start takes longer than its work.
+    """
+    if (text, target) not in _assembled:
+        assemble_all((text, *among), target)
+    return _assembled[text, target]
 
 
 def assemble_all(lines: Iterable[str], target: str = "gfx942") -> list[Instruction]:
-    """Assemble and decode several instructions with one run of the assembler."""
-    return list(_assemble(tuple(lines), target))
+    """Assemble and decode several instructions with one run of the assembler, each once."""
+    lines = list(lines)
+    new = [line for line in dict.fromkeys(lines) if (line, target) not in _assembled]
+    if new:
+        _assembled.update(
+            ((line, target), inst) for line, inst in zip(new, _assemble(new, target), strict=True)
+        )
+    return [_assembled[line, target] for line in lines]
 
 
-@functools.cache
-def _assemble(lines: tuple[str, ...], target: str) -> tuple[Instruction, ...]:
+_assembled: dict[tuple[str, str], Instruction] = {}  # by the text and the target
+
+
+def _assemble(lines: Sequence[str], target: str) -> list[Instruction]:
     toolchain = find_toolchain()
     source = "\n".join([".text", *lines, ""])
 
@@ -186,7 +200,7 @@ def _assemble(lines: tuple[str, ...], target: str) -> tuple[Instruction, ...]:
     for _ in lines:
         instructions.append(decode(code, offset, target))
         offset += instructions[-1].size
-    return tuple(instructions)
+    return instructions
 
 
 def run(state: State, *instructions: Instruction, waves: Sequence[int] | None = None) -> None:

@@ -109,6 +109,8 @@ def nops(count: int) -> list[str]:
 
 @pytest.mark.parametrize(("target", "first", "second", "needed", "what"), CASES)
 def test_a_pair(target: str, first: str, second: str, needed: int, what: str) -> None:
+    pairs = [line for case in CASES if case[0] == target for line in case[1:3]]
+    assemble_all([*pairs, *(f"s_nop {count}" for count in range(16))], target)
     enough = program(target, [first, *nops(needed), second])
     assert not hazards(enough, target)
     if not needed:

@@ -101,13 +101,20 @@ def test_an_inline_integer_is_the_bits_of_a_float_c() -> None:
 # ---- Registers
 
 
-@pytest.mark.parametrize("files", list(itertools.product("va", repeat=3)), ids="".join)
+FILES = list(itertools.product("va", repeat=3))
+
+
+@pytest.mark.parametrize("files", FILES, ids="".join)
 @pytest.mark.parametrize("target", TARGETS)
 def test_operands_may_be_agprs(target: str, files: tuple[str, str, str]) -> None:
     case = find(target, "v_mfma_f32_16x16x4f32" if target == "gfx90a" else F32.mnemonic)
+    texts = {}
+    for file_a, file_b, file_d in FILES:
+        d_range = register_range(0, case.d_registers, file_d)
+        texts[file_a, file_b, file_d] = case.text_with(
+            a=f"{file_a}64", b=f"{file_b}96", c=d_range, d=d_range
+        )
     file_a, file_b, file_d = files
-    d_range = register_range(0, case.d_registers, file_d)
-    text = case.text_with(a=f"{file_a}64", b=f"{file_b}96", c=d_range, d=d_range)
     a, b, packed_a, packed_b = operands(case)
     c = np.arange(256, dtype=np.float32).reshape(1, 1, 16, 16)
     state = make_state(target=target, seed=1)
@@ -116,7 +123,7 @@ def test_operands_may_be_agprs(target: str, files: tuple[str, str, str]) -> None
     state.vgpr[offset[file_b] + 96] = packed_b[0]
     first = offset[file_d]
     state.vgpr[first : first + 4] = pack_output(case, c)
-    run(state, assemble(text, target))
+    run(state, assemble(texts[files], target, among=texts.values()))
     d = unpack_output(case, state.vgpr[first : first + 4], np.float32)
     np.testing.assert_array_equal(d, np.einsum("wbik,wbjk->wbij", a, b) + c)
 
@@ -224,7 +231,8 @@ def test_broadcasts(target: str, mnemonic: str, modifiers: str) -> None:
     state = make_state(target=target)
     state.vgpr[64 : 64 + len(packed_a)] = packed_a
     state.vgpr[96 : 96 + len(packed_b)] = packed_b
-    run(state, assemble(case.text + modifiers, target))
+    texts = [find(target, name).text + part for its, name, part in BROADCASTS if its == target]
+    run(state, assemble(case.text + modifiers, target, among=texts))
     d = unpack_output(case, state.vgpr[: case.d_registers], dtype)
 
     # Groups of 2**cbsz blocks all multiply the group's block number abid of A.

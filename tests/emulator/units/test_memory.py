@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -85,25 +87,46 @@ def memory_state(size: int, *, target: str = "gfx942") -> tuple[State, HostMemor
 # -- loads and stores ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("form", ["off", "saddr", "flat"])
+def load_text(name: str, form: str) -> str:
+    """Return a load into v8 and those that follow, from an address of one of three forms."""
+    data = registers(8, LOADS[name][0])
+    return {
+        "off": f"global_load_{name} {data}, v[2:3], off offset:-33",
+        "saddr": f"global_load_{name} {data}, v2, s[6:7] offset:100",
+        "flat": f"flat_load_{name} {data}, v[2:3] offset:200",
+    }[form]
+
+
+def store_text(name: str, form: str) -> str:
+    """Return a store of v8 and those that follow, to an address of one of three forms."""
+    data = registers(8, STORES[name][0])
+    return {
+        "off": f"global_store_{name} v[2:3], {data}, off offset:-16",
+        "saddr": f"global_store_{name} v2, {data}, s[6:7] offset:-16",
+        "flat": f"flat_store_{name} v[2:3], {data} offset:16",
+    }[form]
+
+
+FORMS = ("off", "saddr", "flat")
+LOAD_TEXTS = [load_text(*case) for case in itertools.product(LOADS, FORMS)]
+STORE_TEXTS = [store_text(*case) for case in itertools.product(STORES, FORMS)]
+
+
+@pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("name", LOADS)
 def test_load(name: str, form: str) -> None:
     kind = LOADS[name]
     size = kind[0]
     state, memory, address = memory_state(4096)
     where = np.random.default_rng(5).integers(64, 4096 - 256, (2, LANES))
-    if form == "off":
-        set_v64(state, 2, np.uint64(address) + where.astype(np.uint64))
-        text, offset = f"global_load_{name} {registers(8, size)}, v[2:3], off offset:-33", -33
-    elif form == "saddr":
+    if form == "saddr":
         state.vgpr[2] = where
         set_s64(state, 6, address)
-        text, offset = f"global_load_{name} {registers(8, size)}, v2, s[6:7] offset:100", 100
     else:
         set_v64(state, 2, np.uint64(address) + where.astype(np.uint64))
-        text, offset = f"flat_load_{name} {registers(8, size)}, v[2:3] offset:200", 200
+    offset = {"off": -33, "saddr": 100, "flat": 200}[form]
     expected = state.vgpr.copy()
-    run(state, assemble(text))
+    run(state, assemble(load_text(name, form), among=LOAD_TEXTS))
     data = memory.bytes(address)
     for wave in range(2):
         for lane in exec_lanes(state, wave):
@@ -113,7 +136,7 @@ def test_load(name: str, form: str) -> None:
     np.testing.assert_array_equal(state.vgpr, expected)
 
 
-@pytest.mark.parametrize("form", ["off", "saddr", "flat"])
+@pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("name", STORES)
 def test_store(name: str, form: str) -> None:
     size, shift = STORES[name]
@@ -122,13 +145,8 @@ def test_store(name: str, form: str) -> None:
     if form == "saddr":
         state.vgpr[2] = where
         set_s64(state, 6, address)
-        text = f"global_store_{name} v2, {registers(8, size)}, s[6:7] offset:-16"
     else:
         set_v64(state, 2, np.uint64(address) + where.astype(np.uint64))
-        text = {
-            "off": f"global_store_{name} v[2:3], {registers(8, size)}, off offset:-16",
-            "flat": f"flat_store_{name} v[2:3], {registers(8, size)} offset:16",
-        }[form]
     offset = 16 if form == "flat" else -16
     expected = memory.bytes(address).copy()
     for wave in range(2):
@@ -137,7 +155,7 @@ def test_store(name: str, form: str) -> None:
             start = int(where[wave, lane]) + offset
             expected[start : start + size] = np.frombuffer(data, np.uint8)
     before = state.vgpr.copy()
-    run(state, assemble(text))
+    run(state, assemble(store_text(name, form), among=STORE_TEXTS))
     np.testing.assert_array_equal(memory.bytes(address), expected)
     np.testing.assert_array_equal(state.vgpr, before)
 

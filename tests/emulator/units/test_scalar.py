@@ -156,7 +156,8 @@ def test_pair_32(name: str) -> None:
     state = make_state(waves=len(left))
     state.sgpr[4], state.sgpr[5] = left, right
     state.scc[:] = carry = rng.integers(0, 2, len(left)).astype(bool)
-    run(state, assemble(f"{name} s6, s4, s5"))
+    texts = {each: f"{each} s6, s4, s5" for each in PAIRS32}
+    run(state, assemble(texts[name], among=texts.values()))
     for i, (a, b) in enumerate(zip(left, right, strict=True)):
         value, scc = PAIRS32[name](a, b, bool(carry[i]))
         assert int(state.sgpr[6, i]) == value, (hex(a), hex(b))

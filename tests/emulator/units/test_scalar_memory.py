@@ -134,6 +134,7 @@ def signed(value: int) -> int:
 @pytest.mark.parametrize("target", ["gfx90a", "gfx942", "gfx950"])
 @pytest.mark.parametrize("name", ATOMICS)
 def test_scalar_atomics(name: str, target: str) -> None:
+    texts = {each: f"s_atomic_{each} s5, s[2:3], 0x4 glc" for each in ATOMICS}
     for old, data in [(5, 3), (3, 5), (0, 7), (0xFFFFFFF0, 4), (9, 0xFFFFFFFF), (4, 4)]:
         memory = HostMemory()
         address = memory.put(np.array([11, old, 12], np.uint32))
@@ -141,7 +142,7 @@ def test_scalar_atomics(name: str, target: str) -> None:
         set_exec(state, 0)  # has no effect
         set_s64(state, 2, address)
         state.sgpr[5] = data
-        run(state, assemble(f"s_atomic_{name} s5, s[2:3], 0x4 glc", target))
+        run(state, assemble(texts[name], target, among=texts.values()))
         assert state.sgpr[5, 0] == old
         expected = ATOMICS[name](old, data) & 0xFFFFFFFF
         assert memory.view(address, np.uint32).tolist() == [11, expected, 12]
