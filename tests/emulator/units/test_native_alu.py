@@ -105,6 +105,8 @@ def differences(inst: Instruction, state: State, native: alu.NativeAlu) -> list[
     run_natively(state, native)
     found = []
     for name, want, got in zip(("v", "s"), expected, (state.vgpr, state.sgpr), strict=False):
+        if np.array_equal(want, got):  # as nearly always; takes a tenth of the time of a search
+            continue
         for place in np.argwhere(want != got)[:3]:
             number, *rest = place
             found.append(
