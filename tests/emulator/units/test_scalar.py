@@ -169,27 +169,36 @@ def test_pair_64(name: str) -> None:
     is_count, reference = PAIRS64[name]
     rng = np.random.default_rng(2)
     rights = [0, 1, 31, 32, 63, 64, 0x100000, 0x200004, 0x3F0001, 0x400000] if is_count else EDGES64
+    texts = {
+        each: f"{each} s[8:9], s[4:5], s{'6' if takes_count else '[6:7]'}"
+        for each, (takes_count, _) in PAIRS64.items()
+    }
     for a in [*EDGES64, *(int(x) for x in rng.integers(0, 1 << 63, 6))]:
         for b in rights:
             state = make_state()
             set_s64(state, 4, a)
             set_s64(state, 6, b)
             state.scc[:] = True
-            run(state, assemble(f"{name} s[8:9], s[4:5], s{'6' if is_count else '[6:7]'}"))
+            run(state, assemble(texts[name], among=texts.values()))
             value, scc = reference(a, b, True)
             assert int(state.sgpr[8, 0]) | int(state.sgpr[9, 0]) << 32 == value, (hex(a), hex(b))
             assert bool(state.scc[0]) == (True if scc is None else scc)
 
 
+SINGLE_TEXTS = {
+    name: f"{name} {'s[8:9]' if result_bits == 64 else 's8'}, "
+    f"{'s[4:5]' if source_bits == 64 else 's4'}"
+    for name, (source_bits, result_bits, _) in SINGLES.items()
+}
+
+
 @pytest.mark.parametrize("name", SINGLES)
 def test_single(name: str) -> None:
     source_bits, result_bits, reference = SINGLES[name]
-    source = "s[4:5]" if source_bits == 64 else "s4"
-    dest = "s[8:9]" if result_bits == 64 else "s8"
     for a in EDGES64 if source_bits == 64 else EDGES32:
         state = make_state()
         set_s64(state, 4, a)
-        run(state, assemble(f"{name} {dest}, {source}"))
+        run(state, assemble(SINGLE_TEXTS[name], among=SINGLE_TEXTS.values()))
         value, scc = reference(a)
         found = int(state.sgpr[8, 0])
         if result_bits == 64:

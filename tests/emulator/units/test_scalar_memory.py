@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import struct
 from typing import Any
 
@@ -15,11 +16,18 @@ from cupygemm.emulator.targets import TARGETS
 from tests.emulator.assembly import load_kernel
 from tests.emulator.harness import HostMemory, assemble, make_state, run, set_exec, set_s64
 
+SIZES = (1, 2, 4, 8, 16)
+OFFSETS = {"0x10": 16, "-8": -8, "s6": 24, "s6 offset:0x10": 40}
 
-@pytest.mark.parametrize("dwords", [1, 2, 4, 8, 16])
-@pytest.mark.parametrize(
-    ("form", "offset"), [("0x10", 16), ("-8", -8), ("s6", 24), ("s6 offset:0x10", 40)]
-)
+
+def load_text(dwords: int, form: str) -> str:
+    """Return a scalar load into s16 and those that follow, from an offset of one of four forms."""
+    suffix, target = (f"x{dwords}", f"s[16:{15 + dwords}]") if dwords > 1 else ("", "s16")
+    return f"s_load_dword{suffix} {target}, s[2:3], {form}"
+
+
+@pytest.mark.parametrize("dwords", SIZES)
+@pytest.mark.parametrize(("form", "offset"), OFFSETS.items())
 def test_scalar_load(dwords: int, form: str, offset: int) -> None:
     memory = HostMemory()
     address = memory.put(np.arange(100, 200, dtype=np.uint32))
@@ -28,9 +36,8 @@ def test_scalar_load(dwords: int, form: str, offset: int) -> None:
     bases = address + np.array([16, 32, 64], np.uint64)
     state.sgpr[2], state.sgpr[3] = bases.astype(np.uint32), bases >> np.uint64(32)
     state.sgpr[6] = 24
-    suffix = f"x{dwords}" if dwords > 1 else ""
-    target = f"s[16:{15 + dwords}]" if dwords > 1 else "s16"
-    run(state, assemble(f"s_load_dword{suffix} {target}, s[2:3], {form}"))
+    texts = [load_text(*case) for case in itertools.product(SIZES, OFFSETS)]
+    run(state, assemble(load_text(dwords, form), among=texts))
     for wave, base in enumerate((16, 32, 64)):
         first = 100 + (base + offset) // 4
         assert state.sgpr[16 : 16 + dwords, wave].tolist() == list(range(first, first + dwords))
