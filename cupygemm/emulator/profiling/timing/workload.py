@@ -6,6 +6,7 @@ A profile keeps the workload, so that a launch can be drawn, or modelled at anot
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -258,8 +259,8 @@ def _waves(streams: Mapping[tuple[int, int], tuple[Any, Any]]) -> NDArray[np.voi
     """Assign waves to SIMDs round-robin as they start: waves i and i + 4 share a SIMD."""
     waves = np.zeros(len(streams), WAVE)
     numbers = {workgroup: n for n, workgroup in enumerate(sorted({w for w, _ in streams}))}
-    waves["count"] = [len(pcs) for pcs, _ in streams.values()]
-    waves["first"] = np.cumsum(waves["count"]) - waves["count"]
+    waves["count"] = counts = [len(pcs) for pcs, _ in streams.values()]
+    waves["first"] = list(itertools.accumulate(counts, initial=0))[:-1]
     waves["workgroup"] = [numbers[workgroup] for workgroup, _ in streams]
     waves["simd"] = np.arange(len(streams)) % SIMDS
     return waves
