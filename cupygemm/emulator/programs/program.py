@@ -41,7 +41,7 @@ class CheckedStep:
 
     def __init__(self, entry: Entry, hazards: list[Hazard]) -> None:
         self.entry = entry
-        self.step = entry.step
+        self.step: Any = entry.step
         self.hazards = hazards
 
     def __call__(self, group: Group) -> Any:
@@ -54,6 +54,10 @@ class CheckedStep:
                 state.findings.report(fault, group, state.current_pc)
         NativeProgram.return_to_c(self.entry)
         return self.step(group)
+
+    def finish(self, group: Group, code: int) -> None:
+        """Handle what C found when it executed the instruction; see `Step.finish`."""
+        self.step.finish(group, code)
 
 
 class LazyStep:

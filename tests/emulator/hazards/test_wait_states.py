@@ -302,3 +302,25 @@ def test_c_executes_what_has_been_reported(
         found = last_launch().warnings
         assert [fault.check for fault in found] == ["wait_states_lane_mask"] * (severity == "warn")
         assert len(executed) == count
+
+
+LEAVES_LDS = """
+s_mov_b32 s6, 0
+again:
+s_mov_b32 m0, s6
+ds_read_addtid_b32 v1
+s_waitcnt lgkmcnt(0)
+s_add_u32 s6, s6, 0x8000
+s_cmp_lt_u32 s6, 0x10000
+s_cbranch_scc1 again
+s_endpgm
+"""
+
+
+def test_what_c_executes_after_a_report_may_have_another_finding(memory: Memory) -> None:
+    kernel = load_kernel(LEAVES_LDS, memory, lds=256)
+    with checks(wait_states="warn", bounds="warn"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        launch(kernel, (1, 1, 1), (64, 1, 1), 0, [], memory, TARGETS["gfx942"])
+    found = [fault.check for fault in last_launch().warnings]
+    assert found == ["wait_states_m0", "bounds"]
