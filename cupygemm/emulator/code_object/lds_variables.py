@@ -4,9 +4,9 @@
 
 A code object has no names for LDS: the compiler combines a kernel's variables in one structure.
 Here, they are read from the source and laid out as in LLVM (AMDGPULowerModuleLDS: by alignment,
-which grows with the size to 16, then by size, then by mangled name). An element is named only if
-the result has the size of the kernel's LDS, without a gap. Variables of functions that the kernel
-calls, or of types that are not known here, therefore leave all addresses without a name.
+which grows with the size to 16, then by size, then by mangled name; smaller ones fill gaps). An
+element is named only if the result has the size of the kernel's LDS. Variables of functions that
+the kernel calls, or of types that are not known here, therefore leave all addresses without a name.
 
 A private array that the compiler does not keep in registers is at the start of the private memory
 of a work-item. It is named if neither the kernel nor a function that it may call declares another,
@@ -200,18 +200,22 @@ def _end_of(text: str, start: int, pair: str) -> int:
 
 
 def _laid_out(made: Sequence[Variable]) -> list[Variable]:
-    """Return variables with the offsets that LLVM gives them; none if it would fill a gap."""
-    wanted = []
+    """Return variables with the offsets that LLVM gives them (OptimizedStructLayout).
+
+    The next one has the largest alignment that fits without a gap. If there is none, it is the one
+    with the smallest gap.
+    """
+    left = []
     for each in made:
         least = next(a for a, size in ((16, 8), (8, 4), (4, 2), (2, 1), (1, 0)) if each.size > size)
-        wanted.append((max(each.alignment, least), each))
-    wanted.sort(key=lambda pair: (-pair[0], -pair[1].size, f"{len(pair[1].name)}{pair[1].name}"))
-    offset, found = 0, []
-    for alignment, each in wanted:
-        if offset % alignment:
-            return []
-        found.append(replace(each, offset=offset))
-        offset += each.size
+        left.append((max(each.alignment, least), each))
+    left.sort(key=lambda pair: (-pair[0], -pair[1].size, f"{len(pair[1].name)}{pair[1].name}"))
+    end, found = 0, []
+    while left:
+        gaps = [-end % alignment for alignment, _ in left]
+        alignment, each = left.pop(gaps.index(min(gaps)))
+        found.append(replace(each, offset=end + -end % alignment))
+        end = found[-1].offset + each.size
     return found
 
 

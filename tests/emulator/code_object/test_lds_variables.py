@@ -26,7 +26,9 @@ KERNELS = (
     ),
     ("__shared__ __attribute__((aligned(64))) short s[32]; __shared__ int i[16];", True),
     ("__shared__ float x[64]; __shared__ int later, n1, n10;", True),
-    ("__shared__ char odd[17]; __shared__ float x[64], y[5];", False),  # a gap
+    ("__shared__ char odd[17]; __shared__ float x[64], y[5];", True),  # a gap
+    ("__shared__ char odd[17], c; __shared__ float x[9], y, z[2]; __shared__ short s, t[5];", True),
+    ("__shared__ int count[8], start[9]; __shared__ double d[3]; __shared__ int i;", True),
     ("struct Own { int a, b; }; __shared__ Own own[4];", False),
     ("__shared__ float x[sizeof(int)];", False),
 )
