@@ -79,13 +79,16 @@ static inline void acquire(const struct global_view *v) {
 /* If a wave has waited for what it did before its latest barrier, it has executed a fence since. A
  * fence is cumulative: it also releases what the rest of the workgroup did before that barrier.
  * Otherwise only what was waited for is released: a store may overtake stores to other
- * addresses. */
+ * addresses. What other waves have done since the barrier is not released, unless they may say so
+ * in LDS: this wave may have come here before them. */
 static inline void release(const struct global_view *v) {
     struct machine *m = v->m;
     const int32_t *waves = m->wave_ids + (int64_t)m->workgroup[v->wave] * MAX_WAVES;
     bool fenced = m->vm_waited[v->wave] >= m->vm_passed[v->wave];
     for (int64_t i = 0; i < m->waves_per_group; i++) {
-        int32_t done = m->vm_waited[waves[i]], passed = m->vm_passed[waves[i]];
+        bool known = waves[i] == v->wave || m->lds_orders;
+        int32_t done = (known ? m->vm_waited : m->vm_released)[waves[i]];
+        int32_t passed = m->vm_passed[waves[i]];
         struct release *ring = m->releases + (int64_t)waves[i] * RELEASES;
         done = fenced && passed > done ? passed : done;
         if (ring[0].time && ring[0].done >= done)

@@ -236,6 +236,7 @@ struct machine {
     int64_t num_rivals, num_stretches;
     int64_t num_polls, num_named, num_variables, num_without_write_back;
     int64_t communicates;  /* workgroups may wait for each other, by atomics or past the caches */
+    int64_t lds_orders;    /* waves may order one another by flags or atomics in LDS */
     int64_t num_xcds;      /* 1: stores reach all workgroups without a write-back */
     int64_t num_undefined; /* lanes whose load found undefined bytes */
     int64_t strict_alignment; /* plain accesses must be aligned to their size */

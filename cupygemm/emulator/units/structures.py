@@ -69,7 +69,7 @@ class MachineStruct(Structure):
             uint64  global_base global_end arguments arguments_bytes
             int64   num_groups waves_per_group first_wave launch_start num_rivals num_stretches
             int64   num_polls num_named num_variables num_without_write_back
-            int64   communicates num_xcds num_undefined
+            int64   communicates lds_orders num_xcds num_undefined
             int64   strict_alignment tainted mode num_skipped
             uint64  ignored
             """

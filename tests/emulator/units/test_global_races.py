@@ -90,6 +90,23 @@ extern "C" __global__ void reads_what_the_last_one_sets(float* x, float* y) {
 SETS_A_FLAG(sets_a_flag_without_a_fence, , atomicExch(flag, 1))
 SETS_A_FLAG(sets_a_flag_for_its_workgroup, ,
             __hip_atomic_store(flag, 1, __ATOMIC_RELEASE, __HIP_MEMORY_SCOPE_WORKGROUP))
+#define COUNTS_WAVES(name, barrier, is_last) \
+    extern "C" __global__ void name(float* x, float* y, u32* flag) { \
+        __shared__ u32 waves; \
+        if (threadIdx.x == 0) \
+            waves = 0; \
+        __syncthreads(); \
+        if (blockIdx.x == 0) { \
+            x[threadIdx.x] = threadIdx.x; \
+            __threadfence(); \
+            barrier if (threadIdx.x % 64 == 0 && is_last) \
+                __hip_atomic_store(flag, 1, __ATOMIC_RELEASE, __HIP_MEMORY_SCOPE_AGENT); \
+        } else if (blockIdx.x == 1) { \
+            while (!__hip_atomic_load(flag, __ATOMIC_ACQUIRE, __HIP_MEMORY_SCOPE_AGENT)) {} \
+            y[threadIdx.x] = x[threadIdx.x]; \
+        } \
+    }
+COUNTS_WAVES(the_first_wave_sets_a_flag, , threadIdx.x == 0)
 extern "C" __global__ void counts_who_is_done_without_a_fence(float* x, float* y, u32* count) {
     if (threadIdx.x == 0) {
         x[4 * blockIdx.x] = blockIdx.x;
@@ -100,6 +117,8 @@ extern "C" __global__ void counts_who_is_done_without_a_fence(float* x, float* y
 }
 
 // -- order --
+COUNTS_WAVES(a_barrier_before_the_flag, __syncthreads();, threadIdx.x == 0)
+COUNTS_WAVES(the_last_wave_sets_a_flag, , atomicAdd(&waves, 1u) == blockDim.x / 64 - 1)
 SETS_A_FLAG(has_a_fence_before_the_barrier, __threadfence();, atomicExch(flag, 1))
 SETS_A_FLAG(has_a_fence_behind_the_barrier, , __threadfence(); atomicExch(flag, 1))
 SETS_A_FLAG(releases_a_flag, ,
@@ -183,7 +202,14 @@ extern "C" __global__ void stores_neighbouring_bytes(unsigned char* x, float* y)
 BLOCKS, THREADS = 4, 256
 FLAGS_WITHOUT_A_FENCE = ("sets_a_flag_without_a_fence", "sets_a_flag_for_its_workgroup")
 FLAGS = ("has_a_fence_before_the_barrier", "has_a_fence_behind_the_barrier", "releases_a_flag")
-WITH_A_COUNT = (*FLAGS, *FLAGS_WITHOUT_A_FENCE, "counts_who_is_done", "takes_turns")
+FLAGS += ("a_barrier_before_the_flag", "the_last_wave_sets_a_flag")
+WITH_A_COUNT = (
+    "the_first_wave_sets_a_flag",
+    *FLAGS,
+    *FLAGS_WITHOUT_A_FENCE,
+    "counts_who_is_done",
+    "takes_turns",
+)
 WITH_A_COUNT += ("reads_a_scalar_and_counts", "counts_who_is_done_without_a_fence")
 
 
@@ -238,6 +264,16 @@ def test_a_flag_may_come_before_what_it_is_for(cp: ModuleType, module: Any, name
     assert report.count(f"SETS_A_FLAG({name}") == 2, "the lines of both accesses"
     assert "__threadfence() between them" in report
     assert "__HIP_MEMORY_SCOPE_AGENT" in report
+
+
+def test_a_flag_needs_a_barrier_after_the_fences_of_other_waves(
+    cp: ModuleType, module: Any
+) -> None:
+    with pytest.raises(RuntimeError, match="read after another workgroup's write") as caught:
+        launch(cp, module, "the_first_wave_sets_a_flag")
+    report = str(caught.value)
+    assert "which wave 1 of workgroup (0, 0, 0) wrote at" in report
+    assert "__syncthreads() after it if another wave sets the flag" in report
 
 
 def test_the_last_workgroup_needs_a_fence_of_the_others(cp: ModuleType, module: Any) -> None:

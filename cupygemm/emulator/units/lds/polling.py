@@ -49,6 +49,8 @@ _READS = (
     *("flat_load_dword", "flat_load_u", "flat_load_s"),
 )
 _OFFSETS = ("offset0", "offset1", "offset")
+_DS, _FLAT = 0b110110, 0b110111  # the highest 6 bits of an instruction
+_SWAPPC, _SWAPPC_BITS = 0xBE80_1E00, 0xFF80_FF00  # s_swappc_b64, whatever its registers are
 _EXEC, _VCC, _SCC = 3 << 126, 3 << 106, 1 << 128
 
 
@@ -64,6 +66,25 @@ def polls_of(kernel: Kernel) -> tuple[int, ...]:
         if start not in entries:
             polls |= _polls_of_function(kernel, start, size & ~3)
     return tuple(sorted(polls))
+
+
+@weak_cache
+def counts_in_lds(kernel: Kernel) -> bool:
+    """Tell whether waves may learn from an atomic in LDS which others have come before.
+
+    Only an atomic that returns the old value tells a wave, as with ``atomicAdd(&count, 1) == 3``.
+    A FLAT atomic may be one, and so may one in a function that is called.
+    """
+    if not hasattr(kernel, "code_object"):  # a single instruction, outside a kernel
+        return True
+    image, size = kernel.code_object.image, kernel.code_bytes & ~3
+    words = np.frombuffer(bytes(image[kernel.entry : kernel.entry + size]), "<u4")
+    kind, code = words >> 26, words >> 17 & 0xFF
+    returns = (code >= 0x20) & (code < 0x36) | (code >= 0x60) & (code < 0x75)
+    lds = (kind == _DS) & returns
+    flat = (kind == _FLAT) & (words >> 14 & 3 == 0) & (words >> 18 & 0x7F >= 0x40)
+    calls = words & _SWAPPC_BITS == _SWAPPC
+    return bool((lds | flat | calls).any())
 
 
 def _polls_of_function(kernel: Kernel, start: int, size: int) -> set[int]:

@@ -16,8 +16,9 @@ its access (with __threadfence) and the other an atomic before its own; otherwis
 _NO_FENCE = """\
 This workgroup has read past the caches since, as one that waits for a flag does. But nothing shows
 that the other has waited for its {} before it set one, so the flag may come first: put
-__threadfence() between them (__syncthreads() does not wait for accesses to global memory), or set
-the flag with __ATOMIC_RELEASE and __HIP_MEMORY_SCOPE_AGENT after __syncthreads()"""
+__threadfence() between them (__syncthreads() does not wait for accesses to global memory), and
+__syncthreads() after it if another wave sets the flag; or set the flag with __ATOMIC_RELEASE and
+__HIP_MEMORY_SCOPE_AGENT after __syncthreads()"""
 
 _KEPT = """\
 A plain store may stay in the L2 of its XCD until the launch ends. The two workgroups are on

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from cupygemm.emulator.isa.instruction import APERTURE_PRIVATE, APERTURE_SHARED
 from cupygemm.emulator.native import library
 from cupygemm.emulator.units.lds.partial_barriers import exec_of, fault_of, forget, is_watched
-from cupygemm.emulator.units.lds.polling import polls_of
+from cupygemm.emulator.units.lds.polling import counts_in_lds, polls_of
 from cupygemm.emulator.units.lds.shared_arrays import CHECK as SHARED_ARRAYS
 from cupygemm.emulator.units.lds.shared_arrays import tables_of
 from cupygemm.emulator.units.memory.fault_codes import FaultCode, dropped_codes
@@ -159,6 +159,7 @@ class Machine:
             setattr(self.struct, name, None)
         self.struct.num_polls = 0
         polls = polls_of(state.kernel) if state.lds.size else ()
+        self.struct.lds_orders = bool(polls) or counts_in_lds(state.kernel)
         if polls:
             self._point("polls", np.array(polls, np.int64))
             self._point("flags", np.zeros((len(state.lds), _FLAGS_DWORDS), np.int32))
