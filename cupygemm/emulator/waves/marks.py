@@ -352,14 +352,14 @@ class Marks:
             return Fault(
                 _KINDS[space], detail, wave=position, lane=lane, lanes=lanes, check="uninitialised"
             )
-        addresses = self._addresses.get(pc)
-        address = int(addresses[wave]) - 1 if addresses is not None else -1
+        address = self._loaded_from(state, pc, wave)
         is_global = space == _FROM_GLOBAL
         if is_global:
             place = state.memory.describe(address, 1)
         else:
             where = "LDS" if space == _FROM_LDS else "private memory"
-            place = f"{where} that nothing has written, from byte 0x{address:x} on"
+            place = f"{where} that nothing has written"
+            place += f", from byte 0x{address:x} on" if address >= 0 else ""
         kind = "global memory that nothing has written" if is_global else place
         detail = (
             f"{name} {use}; it {'depends on' if origin & COMPUTED else 'holds'} {kind}, loaded by\n"
@@ -379,6 +379,14 @@ class Marks:
             lanes=lanes,
             check="uninitialised",
         )
+
+    def _loaded_from(self, state: State, pc: int, wave: int) -> int:
+        """Return the address at which this wave or one before it loaded undefined bytes, or -1."""
+        addresses = self._addresses.get(pc)
+        if addresses is None:
+            return -1
+        mates = addresses[state.workgroup == state.workgroup[wave]]  # they may pass it on in LDS
+        return int(addresses[wave] or next(iter(mates[mates != 0]), 0)) - 1
 
     @staticmethod
     def _unwritten_register(register: tuple[str, int], name: str, origin: int, use: str) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import ModuleType
+
 import numpy as np
 import pytest
 
@@ -123,3 +125,25 @@ def test_undefined_data_stay_undefined_in_lds() -> None:
     expected = np.zeros(LANES, np.uint32)
     expected[7] = 0xFF00
     np.testing.assert_array_equal(undefined(state, 3)[0], expected)
+
+
+def test_a_report_names_what_another_wave_has_loaded(cp: ModuleType) -> None:
+    """Waves 1 and 2 pass the value on through LDS, and wave 0 stores it."""
+    code = r"""
+    extern "C" __global__ void sum(float* out) {
+        __shared__ float part[256];
+        if (threadIdx.x < 192)
+            part[threadIdx.x] = threadIdx.x;
+        for (int step = 128; step > 0; step /= 2) {
+            __syncthreads();
+            if (threadIdx.x < step)
+                part[threadIdx.x] += part[threadIdx.x + step];
+        }
+        if (threadIdx.x == 0)
+            out[0] = part[0];
+    }"""
+    with pytest.raises(RuntimeError, match="uninitialised LDS") as caught:
+        cp.RawKernel(code, "sum")((1,), (256,), (cp.zeros(1, "f4"),))
+    report = str(caught.value)
+    assert "LDS that nothing has written, from byte 0x300 on" in report
+    assert "part[192] lies there" in report
