@@ -83,10 +83,11 @@ CHECKS: Mapping[str, Check] = {
         "warn",
     ),
     "warp_idioms": Check(
-        "HIP source, in a block of more than 32 threads, that reduces 32 lanes by shuffles without "
-        "counting in groups of 32, reads a lane of the wave for one of such a group, masks lanes "
-        "of a ballot in 32 bits, uses the number of a group of lanes as that of a wave "
-        "(readfirstlane), or reduces in LDS without volatile or a barrier",
+        "HIP source, in a block of more than 32 threads, that reduces or scans 32 lanes by "
+        "shuffles without counting in groups of 32, takes lane 31 for the last one of a wave, "
+        "reads a lane of the wave for one of such a group, masks lanes of a ballot in 32 bits, "
+        "uses the number of a group of lanes as that of a wave (readfirstlane), or reduces in LDS "
+        "without volatile or a barrier",
         "the result differs",
         "HIP's porting guide: waves of CDNA GPUs have 64 lanes; CUDA's programming guide, on "
         "warp-synchronous programming",

@@ -24,13 +24,20 @@ if TYPE_CHECKING:
 
 CHECK = "warp_idioms"
 _WARP = 32
-_ANY_SIZE = re.compile(r"warpSize|AMDGCN|__HIP|USE_ROCM|WAVEFRONT", re.IGNORECASE)
+_ANY_SIZE = re.compile(r"warpSize|AMDGCN|__HIP(?!_MEMORY_SCOPE)|USE_ROCM|WAVEFRONT", re.IGNORECASE)
 _GROUPS = re.compile(r"\b(?:31|32|0x1[fF]|0x20)[uU]?\b|(?:>>|<<)\s*5\b|warp_?size", re.IGNORECASE)
 _LANE_OF_32 = re.compile(r"\bthreadIdx\.x\s*(?:&\s*(?:31|0x1[fF])|%\s*32)\b")
 _SHUFFLE = r"\b__shfl(?:_(?:down|up|xor))?(_sync)?\s*\("
 _LOOP = re.compile(
     r"\bfor\s*\([^;]*?\b(\w+)\s*=\s*16\s*;[^;]*;\s*\1\s*(?:>>=\s*1|/=\s*2|=\s*\1\s*(?:>>\s*1|/\s*2))"
 )
+_SCAN = re.compile(
+    r"\bfor\s*\([^;]*?\b(\w+)\s*=\s*1\s*;\s*\1\s*<(?:\s*32|=\s*16)\s*;"
+    r"\s*\1\s*(?:<<=\s*1|\*=\s*2|\+=\s*\1|=\s*\1\s*(?:<<\s*1|\*\s*2))"
+)
+_FROM_32 = re.compile(r"\bfor\s*\([^;]*=\s*32\s*;")  # a reduction of a whole wave
+_LANE_OF_64 = r"\bthreadIdx\.x\s*(?:&\s*(?:63|0x3[fF])|%\s*64)\b"
+_NAMED_LANE = re.compile(rf"\b(\w+)\s*=\s*(?:\((?:int|unsigned)\)\s*)?\(?\s*{_LANE_OF_64}")
 _BROADCAST = re.compile(r"\b__shfl(_sync)?\s*\(")
 _FIRST_LANES_ONLY = re.compile(r"<\s*(?:32|0x20)\b")
 _LOWER_HALF = re.compile(
@@ -52,6 +59,11 @@ _HALF_A_SUM = (
     "a reduction that begins at 16 combines 32 lanes: begin at warpSize / 2, or pass 32 as the "
     "width of __shfl"
 )
+_HALF_A_SCAN = (
+    "a scan that ends before 32 combines 32 lanes: go on to warpSize, or pass 32 as the width of "
+    "__shfl_up"
+)
+_MIDDLE = "lane 31 is in the middle of a wave, whose last lane is 63"
 _OF_THE_WAVE = (
     "lanes 32 to 63 read lane {} of the wave, not of their group of 32: pass 32 as the width of "
     "__shfl"
@@ -114,21 +126,40 @@ def idioms(source: str) -> Iterator[tuple[int, str]]:
         return
     found = [*_lockstep(plain), *_not_uniform(plain)]
     if _ANY_SIZE.search(plain) is None:
-        found += [*_half_sums(plain), *_first_lanes(plain), *_masks(plain), *_lost_halves(plain)]
+        found += [
+            *_half_sums(plain),
+            *_middle_lanes(plain),
+            *_first_lanes(plain),
+            *_masks(plain),
+            *_lost_halves(plain),
+        ]
         found += _bits(plain)
     for start, what in sorted(found):
         yield plain.count("\n", 0, start) + 1, what
 
 
 def _half_sums(source: str) -> Iterator[tuple[int, str]]:
-    """Find shuffle reductions that begin at 16 in source that does not count in groups of 32."""
-    if _GROUPS.search(source):
+    """Find shuffle reductions and scans of 32 lanes in source that has no groups of 32."""
+    if _GROUPS.search(_FROM_32.sub("", _SCAN.sub("", source))):
         return
-    for loop in _LOOP.finditer(source):
-        body = source[loop.end() : loop.end() + 300].partition("}")[0]
-        call = re.search(_SHUFFLE, body)
-        if call and len(_arguments(body[call.end() :])) == (3 if call[1] else 2):
-            yield loop.start(), _HALF_A_SUM
+    for loops, what in ((_LOOP, _HALF_A_SUM), (_SCAN, _HALF_A_SCAN)):
+        for loop in loops.finditer(source):
+            body = source[loop.end() : loop.end() + 300].partition("}")[0]
+            call = re.search(_SHUFFLE, body)
+            if call and len(_arguments(body[call.end() :])) == (3 if call[1] else 2):
+                yield loop.start(), what
+
+
+def _middle_lanes(source: str) -> Iterator[tuple[int, str]]:
+    """Find lane 31 where the last lane seems to be meant, in source that counts lanes up to 63."""
+    names = {rf"\b{re.escape(lane[1])}\b" for lane in _NAMED_LANE.finditer(source)}
+    lane = rf"(?:{'|'.join([_LANE_OF_64, *names])})\s*\)*\s*==\s*"
+    middle = re.compile(rf"{lane}31\b")
+    without = _FROM_32.sub("", middle.sub("", source))
+    if _GROUPS.search(without) or re.search(rf"{lane}63\b", source):
+        return
+    for found in middle.finditer(source):
+        yield found.start(), _MIDDLE
 
 
 def _first_lanes(source: str) -> Iterator[tuple[int, str]]:

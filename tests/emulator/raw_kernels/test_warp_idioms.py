@@ -30,6 +30,20 @@ extern "C" __global__ void sum(const float* x, float* y) {
     if (threadIdx.x % 32 == 0) y[threadIdx.x / 32] = v;
 }
 """
+SCAN = """
+extern "C" __global__ void scan(const float* x, float* y) {
+    __shared__ float total[2];
+    int lane = threadIdx.x % 64;
+    float v = x[threadIdx.x];
+    for (int d = 1; d < END; d *= 2) {
+        float below = __shfl_up(v, d);
+        if (lane >= d) v += below;
+    }
+    if (lane == LAST) total[threadIdx.x / 64] = v;
+    __syncthreads();
+    y[threadIdx.x] = v + (threadIdx.x < 64 ? 0 : total[0]);
+}
+"""
 RANK = """
 extern "C" __global__ void rank(const float* x, float* y) {
     int lane = threadIdx.x % 64;
@@ -189,6 +203,32 @@ def test_steps_in_lds_need_volatile_or_a_barrier() -> None:
     assert not silent
     assert right[0] == np.arange(1, 129).sum() != wrong[0]
     assert not found(apart)
+
+
+@pytest.mark.parametrize(
+    ("end", "last", "line", "what"),
+    [
+        ("32", "63", 6, "a scan that ends before 32 combines 32 lanes"),
+        ("64", "31", 10, "lane 31 is in the middle of a wave, whose last lane is 63"),
+    ],
+)
+def test_a_scan_in_a_wave_goes_to_its_last_lane(end: str, last: str, line: int, what: str) -> None:
+    wrong, told = launched(SCAN.replace("END", end).replace("LAST", last), 128)
+    right, silent = launched(SCAN.replace("END", "64").replace("LAST", "63"), 128)
+    assert f"a.hip:{line}: {what}" in told[0]
+    assert not silent
+    assert right[127] == np.arange(1, 129).sum() != wrong[127]
+
+
+def test_one_of_two_reductions_may_be_wrong() -> None:
+    full = HALF_A_SUM.replace("(int d = 16;", "(int d = 32;")
+    assert found(full + HALF_A_SUM) == [14]
+    assert not found(full)
+
+
+def test_the_scope_of_an_atomic_says_nothing_of_the_size_of_a_wave() -> None:
+    assert found(HALF_A_SUM + "// the end\nint scope = __HIP_MEMORY_SCOPE_AGENT;") == [5]
+    assert not found(HALF_A_SUM + "#ifdef __HIP_PLATFORM_AMD__\n#endif")
 
 
 def test_the_check_can_be_an_error_or_off() -> None:
