@@ -35,7 +35,8 @@ _SCAN = re.compile(
     r"\bfor\s*\([^;]*?\b(\w+)\s*=\s*1\s*;\s*\1\s*<(?:\s*32|=\s*16)\s*;"
     r"\s*\1\s*(?:<<=\s*1|\*=\s*2|\+=\s*\1|=\s*\1\s*(?:<<\s*1|\*\s*2))"
 )
-_FROM_32 = re.compile(r"\bfor\s*\([^;]*=\s*32\s*;")  # a reduction of a whole wave
+# A reduction of a whole wave, or a shift of 64 bits: 32, but no group of 32.
+_NO_GROUP = re.compile(r"\bfor\s*\([^;]*=\s*32\s*;|(?:<<|>>)\s*32\b")
 _LANE_OF_64 = r"\bthreadIdx\.x\s*(?:&\s*(?:63|0x3[fF])|%\s*64)\b"
 _NAMED_LANE = re.compile(rf"\b(\w+)\s*=\s*(?:\((?:int|unsigned)\)\s*)?\(?\s*{_LANE_OF_64}")
 _BROADCAST = re.compile(r"\b__shfl(_sync)?\s*\(")
@@ -140,7 +141,7 @@ def idioms(source: str) -> Iterator[tuple[int, str]]:
 
 def _half_sums(source: str) -> Iterator[tuple[int, str]]:
     """Find shuffle reductions and scans of 32 lanes in source that has no groups of 32."""
-    if _GROUPS.search(_FROM_32.sub("", _SCAN.sub("", source))):
+    if _GROUPS.search(_NO_GROUP.sub("", _SCAN.sub("", source))):
         return
     for loops, what in ((_LOOP, _HALF_A_SUM), (_SCAN, _HALF_A_SCAN)):
         for loop in loops.finditer(source):
@@ -155,7 +156,7 @@ def _middle_lanes(source: str) -> Iterator[tuple[int, str]]:
     names = {rf"\b{re.escape(lane[1])}\b" for lane in _NAMED_LANE.finditer(source)}
     lane = rf"(?:{'|'.join([_LANE_OF_64, *names])})\s*\)*\s*==\s*"
     middle = re.compile(rf"{lane}31\b")
-    without = _FROM_32.sub("", middle.sub("", source))
+    without = _NO_GROUP.sub("", middle.sub("", source))
     if _GROUPS.search(without) or re.search(rf"{lane}63\b", source):
         return
     for found in middle.finditer(source):

@@ -224,6 +224,7 @@ def test_one_of_two_reductions_may_be_wrong() -> None:
     full = HALF_A_SUM.replace("(int d = 16;", "(int d = 32;")
     assert found(full + HALF_A_SUM) == [14]
     assert not found(full)
+    assert found(f"{HALF_A_SUM}// packed\nunsigned long long high = 1ull << 32;") == [5]
 
 
 def test_the_scope_of_an_atomic_says_nothing_of_the_size_of_a_wave() -> None:
