@@ -21,6 +21,7 @@ import numpy as np
 
 from cupygemm.emulator.collector import paused_collector
 from cupygemm.emulator.errors import EmulatorError
+from cupygemm.emulator.execution.wave_order import chosen_order
 from cupygemm.emulator.targets import TARGETS
 
 if TYPE_CHECKING:
@@ -96,6 +97,7 @@ def enable(target: str = "gfx942") -> None:
             return
         _check_process()
         _check_cupy()
+        chosen_order()  # a wrong name is an error here, and not one of each launch
         with paused_collector():
             _devices, _runtime = _connect(name, count or 1)
         sys.meta_path.insert(0, _CupyFinder())

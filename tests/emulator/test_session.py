@@ -78,6 +78,12 @@ def test_an_unknown_target_lists_those_there_are(run_python: Run) -> None:
     )
 
 
+def test_an_unknown_order_of_waves_is_refused_at_once(run_python: Run) -> None:
+    setting = "import os; os.environ['CUPYGEMM_EMULATE_ORDER'] = 'random:1'"
+    printed = outcome(run_python, f"{setting}; emulator.enable('gfx942')")
+    assert printed.startswith("ValueError: CUPYGEMM_EMULATE_ORDER='random:1': write lockstep")
+
+
 def test_a_loaded_cupy_is_refused(run_python: Run) -> None:
     before = "import sys, types; sys.modules['cupy'] = types.ModuleType('cupy')\n"
     printed = outcome(run_python, "emulator.enable()", before)
