@@ -158,6 +158,11 @@ class Following:
             self.struct.loop = loop
             self.struct.machine = machine_of(self._state).struct
 
+    def take_over(self, loop: LoopStruct, names: tuple[str, ...]) -> None:
+        """Start the next batches with these members of the loop, which have changed."""
+        for name in names:
+            setattr(self.struct.loop, name, getattr(loop, name))
+
     def leave(self) -> int:
         """Tell Python which batch runs now; return how many C has started since."""
         begun = int(self.struct.begun)

@@ -41,6 +41,9 @@ DONE, NEEDS_GROUP, NOT_DECODED, STEP, FAULT, UNDEFINED, STUCK, ENDLESS, FOLLOWED
 _WORK = 1 << 21  # wave-instructions until the scheduler looks for waves that can never end
 STEP_WORK = 256  # the wave-instructions that C executes while Python executes one instruction
 _SCHEDULE = ("cluster", "turn", "fair", "contended", "fair_steps", "patience", "spent", "limit")
+# Members that point to arrays which may grow while a batch runs, and their sizes.
+_GROWING = ("counts", "num_counts", "slots", "outstanding", "slot_loads", "num_slots")
+_LISTED = ("listed", "num_listed")
 _VECTOR_BYTES, _SCALAR_BYTES = ctypes.sizeof(VectorMask), ctypes.sizeof(ScalarMask)
 
 
@@ -131,6 +134,9 @@ class LoopFollower(Protocol):
 
     def enter(self, loop: LoopStruct) -> None:
         """Prepare for a call of the loop; the first one is the start of a batch."""
+
+    def take_over(self, loop: LoopStruct, names: tuple[str, ...]) -> None:
+        """Start further batches with these members of the loop, too."""
 
     def leave(self) -> int:
         """Return the number of batches that C has started during the call."""
@@ -228,8 +234,11 @@ class NativeLoop:
         self.scoreboard.fit()
         slots = self.scoreboard.slots
         if "slots" not in self._arrays or self._arrays["slots"] is not slots:
+            outstanding = np.zeros(len(slots), np.int64)
+            in_flight = int(struct.num_outstanding)
+            outstanding[:in_flight] = self._arrays.get("outstanding", outstanding)[:in_flight]
             self._point("slots", slots)
-            self._point("outstanding", np.zeros(len(slots), np.int64))
+            self._point("outstanding", outstanding)
             self._point("slot_loads", np.zeros(len(slots), np.uint64))
             struct.num_slots = len(slots)
             self._num_linked = 0
@@ -237,6 +246,8 @@ class NativeLoop:
         for slot, entry in enumerate(program.loads[self._num_linked :], self._num_linked):
             loads[slot] = ctypes.addressof(entry.record)
         self._num_linked = len(program.loads)
+        if self.following is not None:
+            self.following.take_over(struct, _GROWING)
         if self.recorder is not None:
             self.recorder.fit(self.counts.size, program.entries)
 
@@ -304,6 +315,8 @@ class NativeLoop:
         if len(listed) != self.struct.num_listed:
             self._point("listed", np.fromiter(listed, np.int64))
             self.struct.num_listed = len(listed)
+            if self.following is not None:
+                self.following.take_over(self.struct, _LISTED)
 
     def _copy_out(self) -> None:
         struct, board, marks = self.struct, self.scoreboard, self.marks

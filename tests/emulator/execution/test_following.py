@@ -58,8 +58,11 @@ def _without_addresses(report: object) -> str:
     return re.sub(r"0x[0-9a-f]{9,}", "ADDRESS", str(report))
 
 
-def execute(body: str, launches: int = 2, **options: Any) -> Any:
-    """Run a kernel several times; return its results, or the text of its fault."""
+def execute(body: str, launches: int = 2, before: tuple[int, ...] = (), **options: Any) -> Any:
+    """Run a kernel several times; return its results, or the text of its fault.
+
+    Launches of `before` workgroups precede those of `GROUPS`.
+    """
     memory = Memory()
     kernel = load_kernel(START + body + "\ns_endpgm", memory, arguments=[8, 8], lds=1024)
     size = 256 * GROUPS
@@ -67,9 +70,9 @@ def execute(body: str, launches: int = 2, **options: Any) -> Any:
     memory.view(source, size).view(np.uint32)[:] = np.arange(size // 4) * 2654435761
     arguments, stats = struct.pack("<QQ", source, target), None
     try:
-        for _ in range(launches):
+        for groups in [*before, *[GROUPS] * launches]:
             stats = run.launch(
-                kernel, (GROUPS, 1, 1), (64, 1, 1), 0, arguments, memory, TARGETS["gfx942"],
+                kernel, (groups, 1, 1), (64, 1, 1), 0, arguments, memory, TARGETS["gfx942"],
                 **options,
             )  # fmt: skip
     except KernelFault as fault:

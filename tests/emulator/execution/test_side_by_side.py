@@ -75,6 +75,24 @@ def test_results_are_those_of_the_reference(
     assert set(begun) == {384}, "16 batches of 24 workgroups run side by side, 16 workgroups after"
 
 
+def test_arrays_may_grow_while_batches_follow(
+    monkeypatch: pytest.MonkeyPatch, begun: list[int]
+) -> None:
+    """A block that one workgroup decodes has more loads than the arrays of all members hold."""
+    body = "v_mov_b32 v2, s2\ns_cmp_eq_u32 s2, 150\ns_cbranch_scc1 .Lrare\n.Lusual:\n"
+    body += "s_load_dword s12, s[4:5], 0x0\n" + STORE
+    body += "\ns_waitcnt lgkmcnt(0)\nv_mov_b32 v4, s12\ns_endpgm\n.Lrare:\nds_write_b32 v1, v1\n"
+    body += "ds_read_b32 v3, v1\ns_waitcnt lgkmcnt(0)\n" * 100 + "s_branch .Lusual"
+
+    def run() -> Any:
+        return execute(body, before=(120, 120))
+
+    first = run()  # later ones find the code decoded
+    assert len(first) == 4, f"the kernel must not fail: {first}"
+    assert first == on_any_number_of_cores(monkeypatch, run)
+    assert set(begun) == {120, 384}
+
+
 @pytest.mark.parametrize("name", FAULTS)
 def test_faults_are_reported_alike(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     result = on_any_number_of_cores(monkeypatch, lambda: execute(FAULTS[name], launches=1))
