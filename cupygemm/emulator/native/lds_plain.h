@@ -8,6 +8,7 @@
 #ifndef CUPYGEMM_LDS_PLAIN_H
 #define CUPYGEMM_LDS_PLAIN_H
 
+#include "active_lanes.h"
 #include "lds_block_accesses.h"
 #include "lds_variables.h"
 
@@ -86,13 +87,7 @@ static inline void load_places(const struct machine *m, const uint8_t *bytes, ui
         return;
     }
     memcpy(data, bytes + p->first, sizeof data);
-    for (int half = 0; half < 2; half++) {
-        const uint32_t word = (uint32_t)(exec >> 32 * half);
-        for (int k = 32 * half; k < 32 * half + 32; k++) {
-            uint32_t chosen = word & LANE_BITS[k % 32] ? ~0u : 0;
-            row[k] = (data[k] & chosen) | (row[k] & ~chosen);
-        }
-    }
+    replace_lanes(row, data, exec);
 }
 
 /* Store a row; returns whether a bit changes. */

@@ -256,12 +256,6 @@ struct waves {
 /* Arrays of lanes begin at a cache line, so that no vector crosses two. */
 #define LINE_ALIGNED _Alignas(64)
 
-/* The bits of half a wave's mask, so that testing them for 32 lanes is one vector operation. */
-#define FOUR_BITS(low) 1u << (low), 2u << (low), 4u << (low), 8u << (low)
-static const uint32_t LANE_BITS[32]
-    __attribute__((unused)) = {FOUR_BITS(0),  FOUR_BITS(4),  FOUR_BITS(8),  FOUR_BITS(12),
-                               FOUR_BITS(16), FOUR_BITS(20), FOUR_BITS(24), FOUR_BITS(28)};
-
 static inline int64_t wave_at(struct waves w, int64_t position) {
     return w.ids ? w.ids[position] : w.first + position * w.step;
 }

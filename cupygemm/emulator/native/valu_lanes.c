@@ -40,8 +40,8 @@ void valu_v_swap_b32(struct machine *m, const void *operation, int64_t wave) {
     memcpy(first, left, sizeof first);
     if (left == right)
         return;
-    write_lanes(left, right, exec);
-    write_lanes(right, first, exec);
+    replace_lanes(left, right, exec);
+    replace_lanes(right, first, exec);
 }
 
 /* Exchange the odd groups of `width` lanes of the result with the even groups of the source, where
@@ -56,8 +56,8 @@ static void swap_groups(struct machine *m, const struct valu_operation *op, int6
         from_left[i] = left[i ^ width];
         from_right[i] = right[i ^ width];
     }
-    write_lanes(left, from_right, both & odd);
-    write_lanes(right, from_left, both & ~odd);
+    replace_lanes(left, from_right, both & odd);
+    replace_lanes(right, from_left, both & ~odd);
 }
 
 void valu_v_permlane16_swap_b32(struct machine *m, const void *operation, int64_t wave) {

@@ -3,6 +3,7 @@
 #ifndef CUPYGEMM_VALU_ROWS_H
 #define CUPYGEMM_VALU_ROWS_H
 
+#include "active_lanes.h"
 #include "half.h"
 #include "valu.h"
 #include "valu_functions.h"
@@ -104,21 +105,6 @@ static inline void fetch(const struct machine *m, const struct valu_operation *o
 
 /* -- writing ----------------------------------------------------------------------------------- */
 
-static inline void write_lanes(u32 *restrict row, const u32 *restrict value, u64 lanes) {
-    if (lanes == ~0ull) {
-        memcpy(row, value, LANES * sizeof *row);
-        return;
-    }
-    for (int half = 0; half < 2; ++half) {
-        u32 word = (u32)(lanes >> 32 * half), *to = row + 32 * half;
-        const u32 *from = value + 32 * half;
-        for (int k = 0; k < 32; ++k) { /* written without a choice of addresses: it vectorises */
-            u32 chosen = word & LANE_BITS[k] ? ~0u : 0;
-            to[k] = (from[k] & chosen) | (to[k] & ~chosen);
-        }
-    }
-}
-
 /* The clamp of MODE.DX10_CLAMP, which maps NaN to 0. */
 #define CLAMPED(x) ((x) > 0 ? ((x) < 1 ? (x) : 1) : 0)
 
@@ -204,8 +190,8 @@ static inline void write_result(struct machine *m, const struct valu_operation *
     u32 *to = vector_row(m, op->result, wave), wide[LANES];
     finish(m, op, low, high);
     if (op->result_type == TO_B64) {
-        write_lanes(to, low, lanes);
-        write_lanes(vector_row(m, op->result + 1, wave), high, lanes);
+        replace_lanes(to, low, lanes);
+        replace_lanes(vector_row(m, op->result + 1, wave), high, lanes);
         return;
     }
     if (op->result_type != TO_B32) {
@@ -214,7 +200,7 @@ static inline void write_result(struct machine *m, const struct valu_operation *
     }
     if (op->part != WHOLE)
         place(op, low, to);
-    write_lanes(to, low, lanes);
+    replace_lanes(to, low, lanes);
 }
 
 static inline void write_mask(struct machine *m, const struct valu_operation *op, int64_t wave,

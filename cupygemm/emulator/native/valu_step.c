@@ -179,13 +179,13 @@ void valu_packed(struct machine *m, const void *operation, int64_t wave) {
         finish(m, op, out.low, out.high);
     }
     if (op->result_type == TO_B32) {
-        write_lanes(vector_row(m, op->result, wave), results[0].low, exec);
-        write_lanes(vector_row(m, op->result + 1, wave), results[1].low, exec);
+        replace_lanes(vector_row(m, op->result, wave), results[0].low, exec);
+        replace_lanes(vector_row(m, op->result + 1, wave), results[1].low, exec);
         return;
     }
     for (int pass = 0; pass < 2; ++pass)
         widen(op, results[pass].low, halves[pass]);
     for (int i = 0; i < LANES; ++i)
         halves[0][i] |= halves[1][i] << 16;
-    write_lanes(vector_row(m, op->result, wave), halves[0], exec);
+    replace_lanes(vector_row(m, op->result, wave), halves[0], exec);
 }
