@@ -191,6 +191,7 @@ class NativeLoop:
         self._point("ids", self.ids)
         self._point("remaining", np.zeros(waves, np.int64))
         library().set_threads(ctypes.c_int64(usable_cores()))
+        self._locate_code()
         self.fit()
 
     def record(self, recorder: LoopRecorder) -> None:
@@ -207,7 +208,11 @@ class NativeLoop:
         self.follow(None)
         self.followed, self.is_undisturbed = 0, True
         self.counts.fill(0)
+        self._locate_code()
         self.fit()
+
+    def _locate_code(self) -> None:
+        machine_of(self.state).struct.code_base = self.state.kernel.code_object.base
 
     def follow(self, following: LoopFollower | None) -> None:
         """Allow C to start the batches after this one, which has not run yet; None forbids it."""

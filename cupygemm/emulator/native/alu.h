@@ -28,7 +28,8 @@ typedef int64_t i64;
 typedef float f32;
 typedef double f64;
 
-enum source_file { FROM_VECTOR, FROM_SCALAR, FROM_CONSTANT, FROM_SPECIAL };
+/* FROM_CODE: the address of the code object plus a constant, in a scalar instruction. */
+enum source_file { FROM_VECTOR, FROM_SCALAR, FROM_CONSTANT, FROM_SPECIAL, FROM_CODE };
 enum { VCCZ = 251, EXECZ = 252, SCC = 253 };
 
 /* The number of consecutive waves from position `at` on, at most `most`. Their registers are

@@ -243,6 +243,7 @@ struct machine {
     int64_t tainted;          /* a register that the instruction reads has undefined bits */
     int64_t mode;             /* MODE of the executing waves */
     int64_t num_skipped;      /* 0: no lane has skipped a barrier */
+    uint64_t code_base;       /* address of the code object */
     uint64_t ignored;         /* bits of the fault codes that are not raised */
     struct fault fault;
 };

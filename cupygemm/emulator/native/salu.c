@@ -159,12 +159,13 @@ static void write_register(const struct machine *m, int reg, bool wide, int64_t 
 
 static void read_source(const struct machine *m, const struct salu_source *s, int64_t first,
                         int waves, u64 *values) {
-    if (s->file == FROM_SCALAR)
+    if (s->file == FROM_SCALAR) {
         read_register(m, s->reg, s->wide, first, waves, values);
-    else
-        for (int at = 0; at < waves; ++at)
-            values[at] =
-                s->file == FROM_CONSTANT ? s->constant : special_source(m, s->reg, first + at);
+        return;
+    }
+    const u64 same = s->constant + (s->file == FROM_CODE ? m->code_base : 0);
+    for (int at = 0; at < waves; ++at)
+        values[at] = s->file == FROM_SPECIAL ? special_source(m, s->reg, first + at) : same;
 }
 
 static void execute(struct machine *m, const struct salu_operation *op, int64_t first, int waves) {

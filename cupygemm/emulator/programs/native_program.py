@@ -18,6 +18,7 @@ from cupygemm.emulator.definedness.native import second_run_of
 from cupygemm.emulator.programs.facts import SCALAR_WORDS, VECTOR_WORDS
 from cupygemm.emulator.units.matrix.step import MatrixStep
 from cupygemm.emulator.units.memory.machine import NativeStep
+from cupygemm.emulator.units.native import salu
 from cupygemm.emulator.units.scalar.control import IGNORED
 from cupygemm.emulator.units.structures import members
 from cupygemm.emulator.waves.state import GPR_INDEX, VSKIP
@@ -100,7 +101,10 @@ class NativeProgram:
         if entry.counter is not None and (inst.vector_writes or inst.scalar_writes):
             entry.slot = slot = len(self.loads)
             self.loads.append(entry)
-        native = _native(entry, facts.form)
+        form = facts.form
+        if inst.mnemonic == "s_getpc_b64":
+            form = salu.program_counter(inst, entry.next_pc)
+        native = _native(entry, form)
         head = _HEAD.pack(
             entry.pc,
             entry.next_pc,
@@ -124,7 +128,7 @@ class NativeProgram:
         self.used_vector |= _EVERY_VECTOR if moves else facts.vector_uses
         self.used_scalar |= _EVERY_SCALAR if moves else facts.scalar_uses
         self.entries.append(entry)
-        self._kept.append((record, facts.form))
+        self._kept.append((record, form))
         entry.record = record
         if entry.pc % 4 == 0:
             self.table[entry.pc // 4] = ctypes.addressof(record)

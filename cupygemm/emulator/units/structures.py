@@ -71,7 +71,7 @@ class MachineStruct(Structure):
             int64   num_polls num_named num_variables num_without_write_back
             int64   communicates lds_orders num_xcds num_undefined
             int64   strict_alignment tainted mode num_skipped
-            uint64  ignored
+            uint64  code_base ignored
             """
         ),
         ("fault", FaultStruct),

@@ -92,6 +92,9 @@ CORRECT = {
     "lanes that are switched off": "v_mov_b32 v2, 7\nv_cmp_gt_u32 vcc, 5, v0\n"
     "s_and_saveexec_b64 s[8:9], vcc\nv_mov_b32 v4, s2\ns_mov_b64 exec, s[8:9]\n"
     "v_add_u32 v2, v4, v2\n" + STORE,
+    "an address of the code": "s_getpc_b64 s[10:11]\ns_load_dword s12, s[10:11], 0x0\n"
+    "s_getpc_b64 s[8:9]\ns_sub_u32 s8, s8, s10\ns_waitcnt lgkmcnt(0)\ns_add_u32 s12, s12, s8\n"
+    "v_mov_b32 v2, s12\n" + STORE,
     "Python in each batch": "s_getreg_b32 s10, hwreg(HW_REG_XCC_ID)\nv_mov_b32 v2, s10\n" + STORE,
     "Python in a late batch": "v_mov_b32 v2, s2\n"
     + late("s_getreg_b32 s10, hwreg(HW_REG_XCC_ID)\nv_mov_b32 v2, s10")

@@ -11,7 +11,7 @@ from cupygemm.emulator.units.native.form import NativeAlu, address_of, native_al
 from cupygemm.emulator.units.scalar.arithmetic import COMPARES, PAIRS, SINGLES
 from cupygemm.emulator.units.structures import members
 
-FROM_SCALAR, FROM_CONSTANT, FROM_SPECIAL = 1, 2, 3  # enum source_file
+FROM_SCALAR, FROM_CONSTANT, FROM_SPECIAL, FROM_CODE = 1, 2, 3, 4  # enum source_file
 _TO_DESTINATION, _SAVES_EXEC, _WRITES_EXEC = range(3)  # enum salu_result
 
 
@@ -42,6 +42,11 @@ def bind(inst: Instruction) -> NativeAlu | None:
         sources = [_source(inst.src[0], 64), _register(EXEC, wide=True)]
         return _operation(operation, sources, inst, kind)
     return _operation(name, [_source(op, width) for op, width in _widths(inst)], inst)
+
+
+def program_counter(inst: Instruction, next_pc: int) -> NativeAlu | None:
+    """Return the native form of s_getpc_b64 at one place of a program."""
+    return _operation("s_mov_b64", [_Source(file=FROM_CODE, constant=next_pc)], inst)
 
 
 def _widths(inst: Instruction) -> list[tuple[Operand, int]]:
