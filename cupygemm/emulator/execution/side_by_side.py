@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from cupygemm.emulator.waves.dispatch import Dispatch
 
 MEMBERS = 4  # whatever the number of cores is, so that the order of accesses is the same
-MOST_WAVES, LEAST_WAVES = 128, 64  # of a member's batch
+MOST_WAVES, LEAST_WAVES = 64, 64  # of a member's batch
 _NO_EVENT = -1
 _ENDED = object()
 
