@@ -1,18 +1,22 @@
-// Inverts small matrices in one launch: P A = L U, V = U^-1, W = L^-1, and the inverse is V W P.
+// Inverts small matrices in one launch, by Gauss-Jordan elimination in place with partial pivoting.
 //
-// The columns are distributed over groups of 32 threads (small_rows.hpp), and all results overwrite
-// the matrix. Each of the four steps proceeds column by column: a group publishes 8 columns in
-// shared memory, and the groups to its right (>) or left (<) apply these to their own columns:
+// The columns are distributed over groups of 32 threads (small_rows.hpp). With factors f and row r
+// of pivot k, step k replaces element (i, c) by
 //
-//   P A = L U  columns 0, 1, ...  > subtract l(k) u(k, c)
-//   V U = I    columns 0, 1, ...  > subtract v(k) u(k, c), and divide column c by u(c, c)
-//   W L = I    columns n - 1, ... < subtract w(k) l(k, c)
-//   X = V W    columns 0, 1, ...  < add v(k) w(k, c)
+//   f(i) r(c)            in row i of the pivot, where f(i) is the inverse of the pivot
+//   a(i, c) + f(i) r(c)  in other rows, where f(i) is -a(i, k) times that inverse
+//   f(i)                 in column k itself
 //
-// Element (k, c) is read when column k is applied, and the sum that replaces it begins with zero.
-// No step changes it earlier, so 8 rows are read together. Row i of X is in the row of pivot i, and
-// column k belongs where the row of pivot k was in A. So the columns are reordered in shared memory
-// at the end.
+// A group publishes the factors of its 8 columns, and all others apply these to theirs:
+//
+//   group 0   steps 0 to 7 | apply 8 to 15              | apply 16 to 23 | ...
+//   group 1   -            | apply 0 to 7, steps 8 ...  | apply 16 to 23 | ...
+//   group 2   -            | apply 0 to 7               | apply 8 to 15, steps 16 ... | ...
+//                          ^ barrier                    ^ barrier
+//
+// This computes L^-1 below and U^-1 L^-1 above the current step, as LU factors would give it. Row i
+// of the inverse is in the row of pivot i, and column k belongs where the row of pivot k was in A.
+// So the columns are reordered in shared memory at the end.
 #include "common/solvers/small_pivots.hpp"
 
 namespace cupygemm {
@@ -25,177 +29,100 @@ struct SmallInverseArgs {
 static_assert(sizeof(SmallInverseArgs) == 32,
               "SmallInverseArgs must match the dtype that the launcher packs");
 
-// 8 rows of the columns of a group, which all of its lanes read together.
-using Block = S[width][width];
+// The row of a pivot in the columns of a group, which all of its lanes read. Two rows alternate: one
+// is written while lanes still read the other.
+using PivotRows = S[2][width];
 
 struct Shared {
     Panel panels[2];
-    alignas(16) Block taken[groups];
+    alignas(16) PivotRows taken[groups];
     Pivot pivots[height];
     Positions positions[2];
     i32 failed;
 };
 
-// Copy rows `first` to first + 7 of the group's columns to shared memory; taken(row, column) says
-// whether the sum of an element of these 8 x 8 begins with zero.
-template <class Taken>
-CUPYGEMM_INLINE void take_rows(Elements &mine, u32 first, Block &block, const Taken &taken) {
-    wave_barrier(); // the previous rows have been read
+// Show a row of the group's columns to all lanes, and set it to zero.
+CUPYGEMM_INLINE void take_row(const Place &at, Elements &mine, u32 row, S (&taken)[width]) {
 #pragma unroll
-    for (u32 i = 0; i < rows; ++i) {
-        const u32 row = mine.position[i] - first;
-        if (row < width)
+    for (u32 i = 0; i < rows; ++i)
+        if (at.row(i) == row)
 #pragma unroll
             for (u32 c = 0; c < width; ++c) {
-                block[row][c] = mine.value[i][c];
-                mine.value[i][c] = taken(row, c) ? S{} : mine.value[i][c];
+                taken[c] = mine.value[i][c];
+                mine.value[i][c] = S{};
             }
+    wave_barrier(); // the row is in shared memory, and the last one was read
+}
+
+// Add the products of factors, one for each row of this lane, and a row, to one column of a group.
+CUPYGEMM_INLINE void add_products(Elements &mine, const S (&factor)[rows], const S (&row)[width],
+                                  u32 c) {
+    const S across = row[c];
+#pragma unroll
+    for (u32 i = 0; i < rows; ++i)
+        mine.value[i][c] = plus_product(mine.value[i][c], factor[i], across);
+}
+
+// Step j of the elimination in the columns of its own group: column k of the group has the pivot.
+// Returns 1 + j if there is none, or 0; the inverse then has NaN.
+CUPYGEMM_INLINE i32 eliminate(const Place &at, Elements &mine, u32 k, u32 n, PivotRows &taken,
+                              S (&factors)[height], Pivot &found) {
+    const u32 j = at.first + k;
+    const Leader leader(mine, k, j, end_of_candidates(j, n));
+    const Candidate own(mine, k, leader.i);
+    const ColumnPivot pivot(mine, own, leader.lane);
+    mine.swap(at, pivot.found, j);
+    const S no_number = with_parts<S>(real_of_bits(~static_cast<W>(0) >> 1));
+    S factor[rows];
+#pragma unroll
+    for (u32 i = 0; i < rows; ++i) {
+        const bool is_pivot = at.row(i) == pivot.found.row;
+        const S quotient = pivot.divide(is_pivot ? of_real<S>(-1) : mine.value[i][k]);
+        factor[i] = pivot.is_zero ? no_number : negated(quotient);
+        factors[at.row(i)] = factor[i];
     }
-    wave_barrier(); // the rows are in shared memory
+    if (at.lane == 0)
+        found = pivot.found;
+    take_row(at, mine, pivot.found.row, taken[k % 2]);
+#pragma unroll
+    for (u32 c = 1; c < width; ++c) // first the column of the next pivot
+        add_products(mine, factor, taken[k % 2], (k + c) % width);
+#pragma unroll
+    for (u32 i = 0; i < rows; ++i)
+        mine.value[i][k] = factor[i];
+    return pivot.is_zero ? static_cast<i32>(j) + 1 : 0;
 }
 
-// Add the product of a finished column, whose element in each row of this lane is `factor`, and a
-// row that was copied, to columns `from` to `to` of a group.
-CUPYGEMM_INLINE void apply(Elements &mine, const S (&factor)[rows], const S (&row)[width],
-                           u32 from = 0, u32 to = width) {
-#pragma unroll
-    for (u32 c = 0; c < width; ++c)
-        if (c >= from && c < to)
-#pragma unroll
-            for (u32 i = 0; i < rows; ++i)
-                mine.value[i][c] = plus_product(mine.value[i][c], factor[i], row[c]);
-}
-
-// Apply the columns that another group has published.
-CUPYGEMM_INLINE void apply_panel(const Place &at, Elements &mine, Shared &shared, u32 owner,
-                                 u32 n) {
-    const u32 first = owner * width;
-    const Panel &panel = shared.panels[owner % 2];
-    Block &block = shared.taken[at.group];
-    take_rows(mine, first, block, [](u32, u32) { return true; });
-#pragma unroll 1
-    for (u32 k = 0; k < minimum(width, n - first); ++k) {
+// Apply the steps of another group.
+CUPYGEMM_INLINE void apply_panel(const Place &at, Elements &mine, u32 steps, const Panel &panel,
+                                 const Pivot (&pivots)[width], PivotRows &taken) {
+#pragma unroll 2
+    for (u32 k = 0; k < steps; ++k) {
         S factor[rows];
 #pragma unroll
         for (u32 i = 0; i < rows; ++i)
             factor[i] = panel[k][at.row(i)];
-        apply(mine, factor, block[k]);
+        take_row(at, mine, pivots[k].row, taken[k % 2]);
+#pragma unroll
+        for (u32 c = 0; c < width; ++c)
+            add_products(mine, factor, taken[k % 2], c);
     }
 }
 
-CUPYGEMM_INLINE void factor(const Place &at, Elements &mine, u32 n, Shared &shared) {
+CUPYGEMM_INLINE void invert(const Place &at, Elements &mine, u32 n, Shared &shared) {
+    PivotRows &taken = shared.taken[at.group];
 #pragma unroll 1
     for (u32 first = 0; first < n; first += width) {
         const u32 owner = first / width, steps = minimum(width, n - first);
         Panel &panel = shared.panels[owner % 2];
         Pivot(&found)[width] = *reinterpret_cast<Pivot(*)[width]>(shared.pivots + first);
-        factor_panel(at, mine, n, owner, panel, found, shared.positions[owner % 2], shared.failed);
-        if (at.group > owner)
-            update<width>(at, mine, steps, panel, found);
+        factor_panel(at, mine, owner, shared.positions[owner % 2], shared.failed, [&](u32 k) {
+            return eliminate(at, mine, k, n, taken, panel[k], found[k]);
+        });
+        if (at.group != owner)
+            apply_panel(at, mine, steps, panel, found, taken);
     }
-    workgroup_barrier(); // the last multipliers were used
-}
-
-// Publish -v of the group's columns, and apply each to the columns to its right.
-CUPYGEMM_INLINE void invert_columns(const Place &at, Elements &mine, u32 n, Block &block,
-                                    Panel &panel) {
-    take_rows(mine, at.first, block, [](u32 row, u32 column) { return column > row; });
-    const u32 which = at.lane % width; // all quotients with the diagonal are prepared together
-    const Divisor own(at.first + which < n ? block[which][which] : of_real<S>(1));
-#pragma unroll
-    for (u32 k = 0; k < width; ++k) {
-        const u32 j = at.first + k;
-        const R scale = from_lane_of<lanes>(own.scale, k);
-        const S over = from_lane_of<lanes>(own.over, k);
-        S factor[rows];
-#pragma unroll
-        for (u32 i = 0; i < rows; ++i) {
-            const u32 position = mine.position[i];
-            S &element = mine.value[i][k];
-            if (position <= j)
-                element = times(times(position == j ? of_real<S>(1) : element, scale), over);
-            factor[i] = position <= j ? negated(element) : S{};
-            panel[k][at.row(i)] = factor[i];
-        }
-        apply(mine, factor, block[k], k + 1);
-    }
-}
-
-// Publish -w of the group's columns, and apply each to the columns to its left.
-CUPYGEMM_INLINE void invert_unit_columns(const Place &at, Elements &mine, Block &block,
-                                         Panel &panel) {
-    take_rows(mine, at.first, block, [](u32 row, u32 column) { return column < row; });
-#pragma unroll
-    for (u32 k = width; k-- > 0;) {
-        const u32 j = at.first + k;
-        S factor[rows];
-#pragma unroll
-        for (u32 i = 0; i < rows; ++i) {
-            const u32 position = mine.position[i];
-            factor[i] = position > j    ? negated(mine.value[i][k])
-                        : position == j ? of_real<S>(-1)
-                                        : S{};
-            panel[k][at.row(i)] = factor[i];
-        }
-        apply(mine, factor, block[k], 0, k);
-    }
-}
-
-// Publish v of the group's columns, and apply each to the columns to its left.
-CUPYGEMM_INLINE void multiply_columns(const Place &at, Elements &mine, Block &block, Panel &panel) {
-    take_rows(mine, at.first, block, [](u32 row, u32 column) { return column < row; });
-#pragma unroll
-    for (u32 k = 0; k < width; ++k) {
-        S factor[rows];
-#pragma unroll
-        for (u32 i = 0; i < rows; ++i) {
-            factor[i] = mine.position[i] <= at.first + k ? mine.value[i][k] : S{};
-            panel[k][at.row(i)] = factor[i];
-        }
-        apply(mine, factor, block[k], 0, k);
-    }
-}
-
-// V = U^-1, in the place of U.
-CUPYGEMM_INLINE void invert_upper(const Place &at, Elements &mine, u32 n, Shared &shared) {
-#pragma unroll 1
-    for (u32 owner = 0; owner * width < n; ++owner) {
-        Panel &panel = shared.panels[owner % 2];
-        if (at.group == owner)
-            invert_columns(at, mine, n, shared.taken[owner], panel);
-        workgroup_barrier(); // the columns are in shared memory, and the last ones were used
-        if (at.group > owner)
-            apply_panel(at, mine, shared, owner, n);
-    }
-    workgroup_barrier(); // the last columns were used
-}
-
-// W = L^-1, in the place of L.
-CUPYGEMM_INLINE void invert_lower(const Place &at, Elements &mine, u32 n, Shared &shared) {
-#pragma unroll 1
-    for (u32 owner = groups; owner-- > 0;) {
-        Panel &panel = shared.panels[owner % 2];
-        if (at.group == owner)
-            invert_unit_columns(at, mine, shared.taken[owner], panel);
-        workgroup_barrier(); // the columns are in shared memory, and the last ones were used
-        if (at.group < owner)
-            apply_panel(at, mine, shared, owner, n);
-    }
-    workgroup_barrier(); // the last columns were used
-}
-
-// X = V W, in the place of both.
-CUPYGEMM_INLINE void multiply(const Place &at, Elements &mine, u32 n, Shared &shared) {
-#pragma unroll 1
-    for (u32 owner = 0; owner * width < n; ++owner) {
-        Panel &panel = shared.panels[owner % 2];
-        if (at.group == owner)
-            multiply_columns(at, mine, shared.taken[owner], panel);
-        workgroup_barrier(); // the columns are in shared memory, and the last ones were used
-        if (at.group < owner)
-            apply_panel(at, mine, shared, owner, n);
-    }
-    workgroup_barrier(); // the last columns were used
+    workgroup_barrier(); // the last factors were used
 }
 
 // Store X P, 8 columns at a time, which the groups gather in shared memory.
@@ -248,10 +175,7 @@ cupygemm_small_inverse(const cupygemm::SmallInverseArgs args) {
     if (at.is_first())
         shared.failed = 0;
     workgroup_barrier(); // no column has failed yet
-    factor(at, mine, n, shared);
-    invert_upper(at, mine, n, shared);
-    invert_lower(at, mine, n, shared);
-    multiply(at, mine, n, shared);
+    invert(at, mine, n, shared);
     store(args, at, mine, shared);
     if (at.inside && at.is_first())
         report(args.info, at.matrix, shared.failed);

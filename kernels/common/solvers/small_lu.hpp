@@ -65,7 +65,8 @@ CUPYGEMM_INLINE void factor(const SmallLuArgs &args, Shared &shared, const Place
         const u32 owner = first / width, steps = minimum(width, n - first);
         Panel &panel = shared.panels[owner % 2];
         Pivot(&found)[width] = shared.pivots[owner % 2];
-        factor_panel(at, mine, n, owner, panel, found, shared.positions[owner % 2], shared.failed);
+        factor_panel(at, mine, owner, shared.positions[owner % 2], shared.failed,
+                     [&](u32 k) { return factor_column(at, mine, k, n, panel[k], found[k]); });
         if (!solves && at.group == owner && at.inside && at.lane < steps)
             pivots[first + at.lane] = static_cast<i32>(found[at.lane].position);
         if (has_right_sides && owner == 0)

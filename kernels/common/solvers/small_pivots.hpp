@@ -121,34 +121,52 @@ struct Candidate {
     }
 };
 
+// The pivot of a column of a group, which all lanes know.
+struct ColumnPivot {
+    u32 lane; // the lane that has its row
+    Pivot found;
+    bool is_zero;
+    R scale; // of its divisor
+    S over;
+
+    CUPYGEMM_INLINE ColumnPivot(const Elements &mine, const Candidate &own, u32 leader)
+        : lane(leader), scale(from_lane_of<lanes>(own.scale, leader)),
+          over(from_lane_of<lanes>(own.over, leader)) {
+        is_zero = high_word(bits_of(scale)) == 0;
+        u32 position = mine.position[0];
+#pragma unroll
+        for (u32 r = 1; r < rows; ++r)
+            position = own.i == r ? mine.position[r] : position;
+        found = {lane + lanes * word_from_lane_of<lanes>(own.i, lane),
+                 word_from_lane_of<lanes>(position, lane)};
+    }
+
+    CUPYGEMM_INLINE S divide(S x) const { return times(times(x, scale), over); }
+};
+
+// Padding rows are candidates for the pivots of padding columns only.
+CUPYGEMM_INLINE u32 end_of_candidates(u32 j, u32 n) { return j < n ? n : height; }
+
 // Factor column k of a group. Returns 1 + the column of the matrix if it has no pivot, or 0.
 CUPYGEMM_INLINE i32 factor_column(const Place &at, Elements &mine, u32 k, u32 n,
                                   S (&multipliers)[height], Pivot &found) {
-    const u32 j = at.first + k, end = j < n ? n : height; // padding rows have the padding columns
-    const Leader leader(mine, k, j, end);
+    const u32 j = at.first + k;
+    const Leader leader(mine, k, j, end_of_candidates(j, n));
     const Candidate own(mine, k, leader.i);
-    const R scale = from_lane_of<lanes>(own.scale, leader.lane);
-    const S over = from_lane_of<lanes>(own.over, leader.lane);
-    const bool is_zero = high_word(bits_of(scale)) == 0;
-    u32 position = mine.position[0];
-#pragma unroll
-    for (u32 r = 1; r < rows; ++r)
-        position = own.i == r ? mine.position[r] : position;
-    const Pivot pivot = {leader.lane + lanes * word_from_lane_of<lanes>(own.i, leader.lane),
-                         word_from_lane_of<lanes>(position, leader.lane)};
-    mine.swap(at, pivot, j);
+    const ColumnPivot pivot(mine, own, leader.lane);
+    mine.swap(at, pivot.found, j);
     S factor[rows];
 #pragma unroll
     for (u32 i = 0; i < rows; ++i) {
         S &element = mine.value[i][k];
-        const S quotient = times(times(element, scale), over);
-        const bool is_below = mine.position[i] > j && !is_zero;
+        const S quotient = pivot.divide(element);
+        const bool is_below = mine.position[i] > j && !pivot.is_zero;
         factor[i] = is_below ? quotient : S{};
         element = is_below ? quotient : element;
         multipliers[at.row(i)] = factor[i];
     }
     if (at.lane == 0)
-        found = pivot;
+        found = pivot.found;
 #pragma unroll
     for (u32 c = 1; c < width; ++c)
         if (c > k) {
@@ -157,36 +175,30 @@ CUPYGEMM_INLINE i32 factor_column(const Place &at, Elements &mine, u32 k, u32 n,
             for (u32 i = 0; i < rows; ++i)
                 mine.value[i][c] = minus_product(mine.value[i][c], factor[i], across);
         }
-    return is_zero ? static_cast<i32>(j) + 1 : 0;
+    return pivot.is_zero ? static_cast<i32>(j) + 1 : 0;
 }
 
-// Factor the columns of a group, by its threads. Returns 1 + the first column without a pivot, or
-// 0.
-CUPYGEMM_INLINE i32 factor_columns(const Place &at, Elements &mine, u32 n, Panel &panel,
-                                   Pivot (&pivots)[width]) {
-    i32 failed = 0;
-#pragma unroll
-    for (u32 k = 0; k < width; ++k) {
-        const i32 found = factor_column(at, mine, k, n, panel[k], pivots[k]);
-        failed = failed == 0 ? found : failed;
-    }
-    return failed;
-}
-
-// A group factors its columns, and the others apply its swaps. Afterwards, the multipliers are in
-// `panel` and the positions of all rows in `positions`; no thread may still be reading either.
-// `failed` belongs to the matrix.
-CUPYGEMM_INLINE void factor_panel(const Place &at, Elements &mine, u32 n, u32 owner, Panel &panel,
-                                  Pivot (&pivots)[width], Positions &positions, i32 &failed) {
+// A group processes its columns, from left to right, and the others take its positions of all
+// rows. column(k) returns 1 + the column of the matrix if it has no pivot, or 0; `failed`, of the
+// matrix, becomes the first of these. Afterwards, what the group published can be read. No thread
+// may still be reading what it publishes, nor `positions`.
+template <class Column>
+CUPYGEMM_INLINE void factor_panel(const Place &at, Elements &mine, u32 owner, Positions &positions,
+                                  i32 &failed, const Column &column) {
     if (at.group == owner) {
-        const i32 found = factor_columns(at, mine, n, panel, pivots);
-        if (at.lane == 0 && found != 0 && failed == 0)
-            failed = found;
+        i32 first = 0;
+#pragma unroll
+        for (u32 k = 0; k < width; ++k) {
+            const i32 found = column(k);
+            first = first == 0 ? found : first;
+        }
+        if (at.lane == 0 && first != 0 && failed == 0)
+            failed = first;
 #pragma unroll
         for (u32 i = 0; i < rows; ++i)
             positions[at.row(i)] = mine.position[i];
     }
-    workgroup_barrier(); // the multipliers are in shared memory, and the last ones were used
+    workgroup_barrier(); // the panel is in shared memory, and the last one was used
 #pragma unroll
     for (u32 i = 0; i < rows; ++i)
         mine.position[i] = positions[at.row(i)];
