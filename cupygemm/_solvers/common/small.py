@@ -31,8 +31,8 @@ Info = np.ndarray[Any, Any] | None
 
 _MOST_ROWS, _MOST_COLUMNS = 32, 4
 _THREADS = 128
-_SIZES = (8, 16, 32)
-_MOST_OF_LARGEST_TYPE = 64
+_SIZES = (8, 16, 24, 32)
+_MOST_OF_LARGEST_TYPE = 96
 """The most rows of a matrix of complex128 that fits in the registers of a workgroup."""
 _LANES, _LEAST_LANES, _WIDTH = 32, 16, 8
 """The threads of a group, of a group for a matrix of few rows, and the columns of a group."""

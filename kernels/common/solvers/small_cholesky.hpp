@@ -49,12 +49,11 @@ template <u32 top> CUPYGEMM_INLINE i32 factor_column(const Place &at, S (&mine)[
             element = at.lane > diagonal ? element : at.lane == diagonal ? of_real<S>(root) : S{};
         column[at.row(i)] = element;
     }
+    wave_barrier(); // the column is in shared memory
 #pragma unroll
     for (u32 c = 1; c < width; ++c)
         if (c > k) {
-            const S below =
-                c == k + 1 ? next : from_lane_of<lanes>(mine[top][k], at.first % lanes + c);
-            const S across = conjugated(below);
+            const S across = conjugated(c == k + 1 ? next : column[at.first + c]);
 #pragma unroll
             for (u32 i = top; i < rows; ++i)
                 mine[i][c] = minus_product(mine[i][c], mine[i][k], across);

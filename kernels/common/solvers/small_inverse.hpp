@@ -29,39 +29,13 @@ struct SmallInverseArgs {
 static_assert(sizeof(SmallInverseArgs) == 32,
               "SmallInverseArgs must match the dtype that the launcher packs");
 
-// The row of a pivot in the columns of a group, which all of its lanes read. Two rows alternate: one
-// is written while lanes still read the other.
-using PivotRows = S[2][width];
-
 struct Shared {
-    Panel panels[2];
+    alignas(16) Panel panels[2];
     alignas(16) PivotRows taken[groups];
     Pivot pivots[height];
     Positions positions[2];
     i32 failed;
 };
-
-// Show a row of the group's columns to all lanes, and set it to zero.
-CUPYGEMM_INLINE void take_row(const Place &at, Elements &mine, u32 row, S (&taken)[width]) {
-#pragma unroll
-    for (u32 i = 0; i < rows; ++i)
-        if (at.row(i) == row)
-#pragma unroll
-            for (u32 c = 0; c < width; ++c) {
-                taken[c] = mine.value[i][c];
-                mine.value[i][c] = S{};
-            }
-    wave_barrier(); // the row is in shared memory, and the last one was read
-}
-
-// Add the products of factors, one for each row of this lane, and a row, to one column of a group.
-CUPYGEMM_INLINE void add_products(Elements &mine, const S (&factor)[rows], const S (&row)[width],
-                                  u32 c) {
-    const S across = row[c];
-#pragma unroll
-    for (u32 i = 0; i < rows; ++i)
-        mine.value[i][c] = plus_product(mine.value[i][c], factor[i], across);
-}
 
 // Step j of the elimination in the columns of its own group: column k of the group has the pivot.
 // Returns 1 + j if there is none, or 0; the inverse then has NaN.
@@ -83,7 +57,7 @@ CUPYGEMM_INLINE i32 eliminate(const Place &at, Elements &mine, u32 k, u32 n, Piv
     }
     if (at.lane == 0)
         found = pivot.found;
-    take_row(at, mine, pivot.found.row, taken[k % 2]);
+    show_row<true>(at, mine, pivot.found.row, taken[k % 2]);
 #pragma unroll
     for (u32 c = 1; c < width; ++c) // first the column of the next pivot
         add_products(mine, factor, taken[k % 2], (k + c) % width);
@@ -102,7 +76,7 @@ CUPYGEMM_INLINE void apply_panel(const Place &at, Elements &mine, u32 steps, con
 #pragma unroll
         for (u32 i = 0; i < rows; ++i)
             factor[i] = panel[k][at.row(i)];
-        take_row(at, mine, pivots[k].row, taken[k % 2]);
+        show_row<true>(at, mine, pivots[k].row, taken[k % 2]);
 #pragma unroll
         for (u32 c = 0; c < width; ++c)
             add_products(mine, factor, taken[k % 2], c);
@@ -116,9 +90,8 @@ CUPYGEMM_INLINE void invert(const Place &at, Elements &mine, u32 n, Shared &shar
         const u32 owner = first / width, steps = minimum(width, n - first);
         Panel &panel = shared.panels[owner % 2];
         Pivot(&found)[width] = *reinterpret_cast<Pivot(*)[width]>(shared.pivots + first);
-        factor_panel(at, mine, owner, shared.positions[owner % 2], shared.failed, [&](u32 k) {
-            return eliminate(at, mine, k, n, taken, panel[k], found[k]);
-        });
+        factor_panel(at, mine, owner, shared.positions[owner % 2], shared.failed,
+                     [&](u32 k) { return eliminate(at, mine, k, n, taken, panel[k], found[k]); });
         if (at.group != owner)
             apply_panel(at, mine, steps, panel, found, taken);
     }

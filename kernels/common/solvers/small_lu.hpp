@@ -33,7 +33,8 @@ constexpr bool solves = right_sides > 0;
 static_assert(right_sides <= width, "right-hand sides belong to one group");
 
 struct Shared {
-    Panel panels[2];
+    alignas(16) Panel panels[2];
+    alignas(16) PivotRows shown[groups];
     S corner[width][width]; // the part of U that belongs to group 0, by column
     Pivot pivots[2][width];
     Positions positions[2];
@@ -59,22 +60,24 @@ CUPYGEMM_INLINE void factor(const SmallLuArgs &args, Shared &shared, const Place
                             Elements &mine) {
     const u32 n = args.n;
     const bool has_right_sides = solves && at.group == 0;
+    PivotRows &shown = shared.shown[at.group];
     i32 *const pivots = reinterpret_cast<i32 *>(args.pivots) + static_cast<i64>(at.matrix) * n;
 #pragma unroll 1
     for (u32 first = 0; first < n; first += width) {
         const u32 owner = first / width, steps = minimum(width, n - first);
         Panel &panel = shared.panels[owner % 2];
         Pivot(&found)[width] = shared.pivots[owner % 2];
-        factor_panel(at, mine, owner, shared.positions[owner % 2], shared.failed,
-                     [&](u32 k) { return factor_column(at, mine, k, n, panel[k], found[k]); });
+        factor_panel(at, mine, owner, shared.positions[owner % 2], shared.failed, [&](u32 k) {
+            return factor_column(at, mine, k, n, shown, panel[k], found[k]);
+        });
         if (!solves && at.group == owner && at.inside && at.lane < steps)
             pivots[first + at.lane] = static_cast<i32>(found[at.lane].position);
         if (has_right_sides && owner == 0)
             take_right_sides(args, shared, at, mine);
         if (has_right_sides)
-            update<solves ? right_sides : 1>(at, mine, steps, panel, found);
+            update<solves ? right_sides : 1>(at, mine, steps, panel, found, shown);
         else if (at.group > owner)
-            update<width>(at, mine, steps, panel, found);
+            update<width>(at, mine, steps, panel, found, shown);
     }
 }
 

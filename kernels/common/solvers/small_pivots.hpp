@@ -97,26 +97,21 @@ private:
     }
 };
 
-// The row of each lane's largest element, and its divisor if it becomes the pivot.
+// Each lane's largest element, and its divisor if it becomes the pivot.
 struct Candidate {
-    u32 i;        // of its row
-    S row[width]; // from the column on
-    R scale;      // of its divisor; 0 if it is zero
+    u32 i;   // its row
+    R scale; // of its divisor; 0 if it is zero
     S over;
 
     CUPYGEMM_INLINE Candidate(const Elements &mine, u32 k, u32 which) : i(which) {
+        S own = mine.value[0][k];
 #pragma unroll
-        for (u32 c = 0; c < width; ++c)
-            if (c >= k) {
-                row[c] = mine.value[0][c];
-#pragma unroll
-                for (u32 r = 1; r < rows; ++r) {
-                    const S other = mine.value[r][c]; // without a run-time index
-                    row[c] = i == r ? other : row[c];
-                }
-            }
-        const Divisor divisor(row[k]);
-        scale = magnitude(row[k]) == 0 ? 0 : divisor.scale;
+        for (u32 r = 1; r < rows; ++r) {
+            const S other = mine.value[r][k]; // without a run-time index
+            own = i == r ? other : own;
+        }
+        const Divisor divisor(own);
+        scale = magnitude(own) == 0 ? 0 : divisor.scale;
         over = divisor.over;
     }
 };
@@ -147,8 +142,39 @@ struct ColumnPivot {
 // Padding rows are candidates for the pivots of padding columns only.
 CUPYGEMM_INLINE u32 end_of_candidates(u32 j, u32 n) { return j < n ? n : height; }
 
+// The row of a pivot in the columns of a group, which all of its lanes read. Two rows alternate:
+// one is written while lanes still read the other.
+using PivotRows = S[2][width];
+
+// Show a row of the group's columns to all lanes, from column `from` on, and optionally replace it
+// by zeros.
+template <bool clears> CUPYGEMM_INLINE void show_row(const Place &at, Elements &mine, u32 row,
+                                                     S (&shown)[width], u32 from = 0) {
+#pragma unroll
+    for (u32 i = 0; i < rows; ++i)
+        if (at.row(i) == row)
+#pragma unroll
+            for (u32 c = 0; c < width; ++c)
+                if (c >= from) {
+                    shown[c] = mine.value[i][c];
+                    if (clears)
+                        mine.value[i][c] = S{};
+                }
+    wave_barrier(); // the row is in shared memory, and the row before last was read
+}
+
+// Add the products of factors, one for each row of this lane, and a row that is shown, to one
+// column of a group.
+CUPYGEMM_INLINE void add_products(Elements &mine, const S (&factor)[rows], const S (&row)[width],
+                                  u32 c) {
+    const S across = row[c];
+#pragma unroll
+    for (u32 i = 0; i < rows; ++i)
+        mine.value[i][c] = plus_product(mine.value[i][c], factor[i], across);
+}
+
 // Factor column k of a group. Returns 1 + the column of the matrix if it has no pivot, or 0.
-CUPYGEMM_INLINE i32 factor_column(const Place &at, Elements &mine, u32 k, u32 n,
+CUPYGEMM_INLINE i32 factor_column(const Place &at, Elements &mine, u32 k, u32 n, PivotRows &shown,
                                   S (&multipliers)[height], Pivot &found) {
     const u32 j = at.first + k;
     const Leader leader(mine, k, j, end_of_candidates(j, n));
@@ -161,20 +187,17 @@ CUPYGEMM_INLINE i32 factor_column(const Place &at, Elements &mine, u32 k, u32 n,
         S &element = mine.value[i][k];
         const S quotient = pivot.divide(element);
         const bool is_below = mine.position[i] > j && !pivot.is_zero;
-        factor[i] = is_below ? quotient : S{};
+        factor[i] = is_below ? negated(quotient) : S{};
         element = is_below ? quotient : element;
         multipliers[at.row(i)] = factor[i];
     }
     if (at.lane == 0)
         found = pivot.found;
+    show_row<false>(at, mine, pivot.found.row, shown[k % 2], k + 1);
 #pragma unroll
     for (u32 c = 1; c < width; ++c)
-        if (c > k) {
-            const S across = from_lane_of<lanes>(own.row[c], leader.lane);
-#pragma unroll
-            for (u32 i = 0; i < rows; ++i)
-                mine.value[i][c] = minus_product(mine.value[i][c], factor[i], across);
-        }
+        if (c > k)
+            add_products(mine, factor, shown[k % 2], c);
     return pivot.is_zero ? static_cast<i32>(j) + 1 : 0;
 }
 
@@ -182,9 +205,9 @@ CUPYGEMM_INLINE i32 factor_column(const Place &at, Elements &mine, u32 k, u32 n,
 // rows. column(k) returns 1 + the column of the matrix if it has no pivot, or 0; `failed`, of the
 // matrix, becomes the first of these. Afterwards, what the group published can be read. No thread
 // may still be reading what it publishes, nor `positions`.
-template <class Column>
-CUPYGEMM_INLINE void factor_panel(const Place &at, Elements &mine, u32 owner, Positions &positions,
-                                  i32 &failed, const Column &column) {
+template <class Column> CUPYGEMM_INLINE void factor_panel(const Place &at, Elements &mine,
+                                                          u32 owner, Positions &positions,
+                                                          i32 &failed, const Column &column) {
     if (at.group == owner) {
         i32 first = 0;
 #pragma unroll
@@ -204,23 +227,21 @@ CUPYGEMM_INLINE void factor_panel(const Place &at, Elements &mine, u32 owner, Po
         mine.position[i] = positions[at.row(i)];
 }
 
-// Update `count` columns of a group to the right of a factored group.
+// Update `count` columns of a group to the right of a factored group, which published the negative
+// multipliers.
 template <u32 count> CUPYGEMM_INLINE void update(const Place &at, Elements &mine, u32 steps,
-                                                 const Panel &panel, const Pivot (&pivots)[width]) {
+                                                 const Panel &panel, const Pivot (&pivots)[width],
+                                                 PivotRows &shown) {
 #pragma unroll 2
     for (u32 k = 0; k < steps; ++k) {
-        const u32 row = pivots[k].row;
         S factor[rows];
 #pragma unroll
         for (u32 i = 0; i < rows; ++i)
             factor[i] = panel[k][at.row(i)];
+        show_row<false>(at, mine, pivots[k].row, shown[k % 2]);
 #pragma unroll
-        for (u32 c = 0; c < count; ++c) {
-            const S across = of_row(mine.value, c, row);
-#pragma unroll
-            for (u32 i = 0; i < rows; ++i)
-                mine.value[i][c] = minus_product(mine.value[i][c], factor[i], across);
-        }
+        for (u32 c = 0; c < count; ++c)
+            add_products(mine, factor, shown[k % 2], c);
     }
 }
 
