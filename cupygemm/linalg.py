@@ -18,6 +18,7 @@ from cupygemm._products.chains import multi_dot
 from cupygemm._products.matmul import matmul as _matmul
 from cupygemm._request.arrays import Array, as_arrays
 from cupygemm._request.keywords import common_keywords
+from cupygemm._solvers.determinants import det, slogdet
 from cupygemm._solvers.factors import (
     cho_factor,
     cho_solve,
@@ -29,7 +30,7 @@ from cupygemm._solvers.inverses import inv
 from cupygemm._solvers.orthogonal import lstsq, pinv, qr
 from cupygemm._solvers.powers import matrix_power
 from cupygemm._solvers.refinement.refine import SolveInfo
-from cupygemm._solvers.systems import cholesky, det, slogdet, solve
+from cupygemm._solvers.systems import cholesky, solve
 
 __all__ = [
     "SolveInfo",

@@ -12,7 +12,7 @@ from typing import Any
 
 from cupygemm._products.accelerate import CupyFunction
 from cupygemm._request.arrays import Array
-from cupygemm._solvers import factors, inverses, orthogonal, systems
+from cupygemm._solvers import determinants, factors, inverses, orthogonal, systems
 from cupygemm._solvers.common.errors import unchecked
 from cupygemm._solvers.operands import factored_dtype
 
@@ -125,8 +125,8 @@ FUNCTIONS: tuple[CupyFunction, ...] = (
     *_row("cholesky", _checked_as_by_cupy(systems.cholesky), "a"),
     *_row("solve", _checked_as_by_cupy(systems.solve), "a b"),
     *_row("inv", _checked_as_by_cupy(inverses.inv), "a"),
-    *_row("det", systems.det, "a"),
-    *_row("slogdet", systems.slogdet, "a"),
+    *_row("det", determinants.det, "a"),
+    *_row("slogdet", determinants.slogdet, "a"),
     *_row("qr", orthogonal.qr, "a", frozenset({"mode"})),
     *_row("lstsq", _lstsq, "a b", frozenset({"rcond"})),
     *_row("pinv", orthogonal.pinv, "a", frozenset({"rcond"})),

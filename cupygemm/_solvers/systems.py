@@ -1,10 +1,9 @@
-"""`cholesky`, `solve`, `inv`, `det` and `slogdet`, with NumPy's names and semantics."""
+"""`cholesky` and `solve`, with NumPy's names and semantics."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -19,7 +18,6 @@ from cupygemm._solvers.common.errors import (
     raise_not_definite,
     raise_singular,
     require_finite,
-    unchecked,
 )
 from cupygemm._solvers.common.matrices import (
     adjoint,
@@ -27,11 +25,9 @@ from cupygemm._solvers.common.matrices import (
     readable,
 )
 from cupygemm._solvers.common.reports import Wait, nothing, pending
-from cupygemm._solvers.common.scaled_product import scaled_product
 from cupygemm._solvers.lu import lu as _lu
 from cupygemm._solvers.operands import (
     factored_dtype,
-    real_dtype,
     require_square,
     square_matrices,
 )
@@ -39,21 +35,6 @@ from cupygemm._solvers.refinement.refine import SolveInfo, refine, refined_preci
 from cupygemm._solvers.structure import ASSUMPTIONS, Structure, structured
 from cupygemm._solvers.triangles import cholesky as _cholesky
 from cupygemm._solvers.triangles.substitution import substitute, zero_diagonal
-
-
-class SlogdetResult(NamedTuple):
-    """The sign and the logarithm of the absolute value of determinants.
-
-    Attributes
-    ----------
-    sign : cupy.ndarray
-        A number of absolute value 1, or 0 for a singular matrix.
-    logabsdet : cupy.ndarray
-        The natural logarithm, minus infinity for a singular matrix.
-    """
-
-    sign: Array
-    logabsdet: Array
 
 
 @common_keywords
@@ -299,102 +280,3 @@ def _solve(
 
     found: tuple[Array, Wait] = _lu.repeated("solve", a, b, dtype, work, use)
     return found
-
-
-def _sign_and_diagonal(function: str, a: Any) -> tuple[Array, Array, tuple[int, ...]]:
-    """Return the signs of the permutations, the diagonals of U, and the shape of the stack."""
-    import cupy
-
-    a, dtype = square_matrices(function, a)
-    n, stack = a.shape[-1], a.shape[:-2]
-    batches = math.prod(stack)
-    if n == 0 or batches == 0:
-        ones = cupy.ones((batches, n), dtype)
-        return cupy.ones(batches, real_dtype(dtype)), ones, stack
-    if small.is_whole(n, dtype):
-        with unchecked():  # a singular matrix has a determinant
-            lu, pivots, _ = small.lu(a.reshape(batches, n, n), dtype)
-    else:
-        found = _lu.factor(copied(a, dtype), keeps_l=False)
-        lu, pivots = found.lu.view, found.pivots
-    swapped = (pivots != cupy.arange(n, dtype="int32")).sum(axis=1)
-    signs = (1 - 2 * (swapped % 2)).astype(real_dtype(dtype))
-    return signs, cupy.diagonal(lu, axis1=1, axis2=2), stack
-
-
-@common_keywords
-def det(a: Any, *, stream: Any = None) -> Array:
-    """Compute determinants of matrices, as `numpy.linalg.det`.
-
-    Parameters
-    ----------
-    a : cupy.ndarray
-        Square matrices, (..., n, n).
-    stream : cupy.cuda.Stream, optional
-        As for `cupygemm.matmul`.
-
-    Returns
-    -------
-    cupy.ndarray
-        The determinants, (...); a 0-d array for one matrix. The call does not wait for the
-        device.
-
-    Raises
-    ------
-    numpy.linalg.LinAlgError
-        If the last two extents differ.
-    TypeError
-        If ``a`` is not an array on a device, or its type cannot be factored.
-
-    See Also
-    --------
-    slogdet : The logarithm, which neither overflows nor underflows.
-
-    Examples
-    --------
-    >>> import cupygemm, cupy as cp
-    >>> cupygemm.linalg.det(cp.asarray([[4.0, 1.0], [1.0, 3.0]]))
-    array(11.)
-    """
-    import cupy
-
-    signs, diagonal, stack = _sign_and_diagonal("det", a)
-    product = scaled_product(diagonal, axis=1)
-    return cupy.where(signs < 0, -product, product).reshape(stack)
-
-
-@common_keywords
-def slogdet(a: Any, *, stream: Any = None) -> SlogdetResult:
-    """Compute signs and logarithms of determinants, as `numpy.linalg.slogdet`.
-
-    Parameters
-    ----------
-    a : cupy.ndarray
-        Square matrices, (..., n, n).
-    stream : cupy.cuda.Stream, optional
-        As for `cupygemm.matmul`.
-
-    Returns
-    -------
-    sign : cupy.ndarray
-        Numbers of absolute value 1, (...); 0 for singular matrices.
-    logabsdet : cupy.ndarray
-        The natural logarithms of the absolute values, (...); minus infinity for singular matrices.
-
-    Raises
-    ------
-    numpy.linalg.LinAlgError
-        If the last two extents differ.
-    TypeError
-        If ``a`` is not an array on a device, or its type cannot be factored.
-    """
-    import cupy
-
-    signs, diagonal, stack = _sign_and_diagonal("slogdet", a)
-    size = cupy.abs(diagonal)
-    if diagonal.dtype.kind == "c":
-        units = diagonal / cupy.where(size > 0, size, 1)
-    else:  # infinities have a sign, and NaN counts as positive, as in NumPy
-        units = cupy.where(diagonal < 0, -1, diagonal != 0).astype(diagonal.dtype)
-    sign = signs * units.prod(axis=1)
-    return SlogdetResult(sign.reshape(stack), cupy.log(size).sum(axis=1).reshape(stack))

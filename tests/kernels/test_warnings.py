@@ -78,7 +78,8 @@ def test_groups(tmp_path):
 
 
 OF_THE_TYPE = {"smallest_invertible", "tolerance", "negligible"}
-SIZES = {"by_products": False, "groups": 4, "right_sides": 8, "team": 1, "threads": 128}
+SIZES = {"by_products": False, "groups": 4, "logarithms": True, "right_sides": 8}
+SIZES |= {"team": 1, "threads": 128}
 OF_A_TILE = {"groups": 16, "rows": 5, "threads": 512}
 OF_A_WINDOW = {"across": 4, "rows": 160, "threads": 1024}
 OF_HALF_A_PANEL = {"groups": 16, "rows": 4, "threads": 512}
