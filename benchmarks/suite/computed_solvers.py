@@ -27,6 +27,7 @@ class ComputedSolvers:
             "unit": False,
             "conjugate": False,
             "rows_adjacent": False,
+            "b_rows_adjacent": False,
         }
         constants = solve if kind == "triangular_solve" else panel
         if kind == "qr_panel":

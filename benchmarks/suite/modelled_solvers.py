@@ -70,7 +70,8 @@ def _launches(memory: Any) -> dict[str, tuple[int, int, dict[str, Any], tuple[in
     pivots, info, moves = (_zeros(memory, count) for count in (WIDTH, 1, 2 * WIDTH))
     stride, small = ROWS * WIDTH, WIDTH * WIDTH
     panel = {"width": WIDTH, "rows": 2, "team": 1}
-    solve = {"block": WIDTH, "unit": False, "conjugate": False, "rows_adjacent": False}
+    solve = {"block": WIDTH, "unit": False, "conjugate": False}
+    solve |= {"rows_adjacent": False, "b_rows_adjacent": False}
     return {
         "lu_panel": (
             *(1, 256, panel),

@@ -153,7 +153,8 @@ def test_tiles_of_windows_stay_in_registers_on_cdna(kind, text, target):
     assert compile_source(text, target, kind.entry).resources.scratch_bytes == 0
 
 
-SYSTEM = {"threads": 64, "conjugate": False, "rows_adjacent": False, "unit": False}
+SYSTEM = {"threads": 64, "conjugate": False, "unit": False}
+SYSTEM |= {"rows_adjacent": False, "b_rows_adjacent": False}
 
 
 @pytest.mark.slow

@@ -10,7 +10,8 @@ from cupygemm import linalg
 from cupygemm._backends.cdna.compile import compile_source
 from cupygemm._backends.hopper.compilation.compile import compile_cubin
 from cupygemm._backends.solver_kernels import FACTOR_TILE
-from cupygemm._solvers.common import errors, kernels, reports, small
+from cupygemm._solvers.common import blocks, errors, kernels, reports, small
+from cupygemm._solvers.common.blocks import Limits
 from tests.solvers.conftest import assert_like, unit
 from tests.solvers.test_accuracy import MATRICES, inverse_error
 from tests.solvers.test_systems import TYPES, definite
@@ -103,6 +104,17 @@ def test_the_first_minor_that_is_not_positive_is_named(cp, dtype, row):
     definite[1, row:, row:] *= -1
     with pytest.raises(np.linalg.LinAlgError, match=rf"number 1 .*order {row + 1} is not"):
         linalg.cholesky(cp.asarray(definite))
+
+
+@pytest.mark.parametrize("dtype", swept("fD"))
+def test_stacks_of_larger_matrices(cp, draw, monkeypatch, dtype):
+    """A workgroup factors each block on the diagonal; the first minor that fails is named."""
+    monkeypatch.setattr(blocks, "LIMITS", Limits(whole=16, substituted=16))
+    a = definite(draw, (3, N, N), dtype)
+    assert_like(linalg.cholesky(cp.asarray(a)), np.linalg.cholesky(a), factor=3000)
+    a[1, 18:, 18:] *= -1
+    with pytest.raises(np.linalg.LinAlgError, match=r"number 1 .*order 19 is not"):
+        linalg.cholesky(cp.asarray(a))
 
 
 @pytest.mark.parametrize(("char", "n"), [("d", 16), ("f", 13)])

@@ -100,10 +100,15 @@ def _lanes_of(n: int) -> int:
     return _LEAST_LANES if n <= _LEAST_LANES else _LANES
 
 
+def most_rows(dtype: np.dtype[Any]) -> int:
+    """Return the most rows of a matrix that a workgroup factors alone."""
+    most = blocks.LIMITS.whole
+    return min(most, _MOST_OF_LARGEST_TYPE) if dtype.itemsize == 16 else most
+
+
 def is_whole(n: int, dtype: np.dtype[Any]) -> bool:
     """Tell whether a workgroup factors a matrix of `n` rows alone."""
-    most = blocks.LIMITS.whole
-    return n <= (min(most, _MOST_OF_LARGEST_TYPE) if dtype.itemsize == 16 else most)
+    return n <= most_rows(dtype)
 
 
 def is_small(n: int, columns: int, dtype: np.dtype[Any]) -> bool:
@@ -277,4 +282,11 @@ def _launch_cholesky(
         tiles.factor_whole(n, dtype, a, factors, info, batches)
         return
     launch, shape = _kernel(SMALL_CHOLESKY, n, dtype)
-    launch(shape.grid(batches), *a, *factors, info, n, batches)
+    launch(shape.grid(batches), *a, *factors, info, n, batches, 0, 0)
+
+
+def factor_cholesky_block(a: Matrices, first: int, n: int, info: Array) -> None:
+    """Replace the block of `n` rows from row `first` on by its factor, as `cholesky.factor`."""
+    launch, shape = _kernel(SMALL_CHOLESKY, n, a.dtype)
+    place = a.address(first, first), a.pitch, a.stride
+    launch(shape.grid(a.batches), *place, *place, info.data.ptr, n, a.batches, first, 0)

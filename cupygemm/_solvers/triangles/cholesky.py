@@ -8,6 +8,9 @@
 In a large matrix, the next panel's columns are updated first. The panel is then factored while the
 other trailing columns are updated (ahead.py).
 
+In a stack of matrices, the blocks have up to 64 columns. One workgroup factors a block on a
+diagonal, as a small matrix (small.py), and others solve for the rows below.
+
 The host never waits; the info, the first column whose pivot is not positive, stays on the device.
 """
 
@@ -29,7 +32,7 @@ from cupygemm._solvers.common.matrices import Matrices, adjoint, copied, empty
 from cupygemm._solvers.common.products import EXACT, Rounding, subtract_product
 from cupygemm._solvers.common.reports import reported
 from cupygemm._solvers.common.updates import panel_update
-from cupygemm._solvers.triangles.substitution import substitute
+from cupygemm._solvers.triangles.substitution import substitute, substitute_below
 
 _THREADS = 64
 _FINISH_THREADS = 128
@@ -107,6 +110,10 @@ def factor(a: Matrices, rounding: Rounding = EXACT) -> Array:
     if small.is_whole(n, a.dtype):
         small.factor_cholesky_in_place(a, info)
         return info
+    size = min(small.most_rows(a.dtype), blocks.LIMITS.substituted)
+    if rounding == EXACT and a.batches > 1 and size > 0:
+        _factor_stack(a, info, size)
+        return info
     width = min(blocks.LIMITS.width, 16 if a.dtype.itemsize == 16 else 32)
     num_blocks = -(-n // width)
     diagonal = cupy.empty((a.batches, num_blocks, width, width), a.dtype)
@@ -134,6 +141,18 @@ def factor(a: Matrices, rounding: Rounding = EXACT) -> Array:
         0,
     )
     return info
+
+
+def _factor_stack(a: Matrices, info: Array, size: int) -> None:
+    """Factor a stack of matrices, each block on the diagonal by one workgroup."""
+    n = a.n
+    for first in range(0, n, size):
+        stop = min(first + size, n)
+        small.factor_cholesky_block(a, first, stop - first, info)
+        if stop < n:
+            a.block(slice(first, stop), slice(stop, n))[...] = 0
+            substitute_below(a, first, size)
+            _update(a, range(first, stop), range(stop, n), EXACT)
 
 
 def _factor_panel(a: Matrices, diagonal: Array, info: Array, width: int, panel: range) -> None:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import functools
 from typing import Any, NamedTuple
 
+import numpy as np
+
+from cupygemm._backends.kernel_kind import Launch
 from cupygemm._request.arrays import Array
 from cupygemm._solvers.common import blocks, tiles
 from cupygemm._solvers.common.kernels import TRIANGULAR_SOLVE, TRIANGULAR_VECTOR, load
@@ -55,6 +58,35 @@ def substitute(
     """
     if n and columns:
         _solve(_System(t, at, n, b, target, columns, lower, unit, transposed, conjugate))
+
+
+def substitute_below(t: Matrices, first: int, n: int) -> None:
+    """Solve ``X L^H = B`` in place, with B below the lower triangle L on the diagonal of matrices.
+
+    Parameters
+    ----------
+    t : Matrices
+        Square.
+    first, n : int
+        The first row of L, and its rows.
+    """
+    below = first + n
+    launch = _kernel(
+        t.dtype,
+        rows_adjacent=False,
+        unit=False,
+        conjugate=t.dtype.kind == "c",
+        b_rows_adjacent=True,
+    )
+    launch(
+        (-(-(t.n - below) // _THREADS), t.batches),
+        t.address(first, first),
+        t.address(below, first),
+        *(t.pitch, 1, t.stride),
+        *(1, t.pitch, t.stride),  # of X^T, since conj(L) X^T = B^T
+        n,
+        t.n - below,
+    )
 
 
 def zero_diagonal(t: Matrices) -> Array:
@@ -207,17 +239,34 @@ def _solve_few(system: _System) -> None:
 def _launch(system: _System) -> None:
     """Solve a system of few rows in one launch."""
     b, columns = system.b, system.columns
-    launch = load(
-        TRIANGULAR_SOLVE,
+    launch = _kernel(
         b.dtype,
-        _THREADS,
-        block=16 if b.dtype.kind == "c" else 32,
         rows_adjacent=system.transposed,
         unit=system.unit,
         conjugate=system.conjugates,
     )
     grid = (-(-columns // _THREADS), b.batches)
     launch(grid, *system.places(), system.n, columns)
+
+
+def _kernel(
+    dtype: np.dtype[Any],
+    *,
+    rows_adjacent: bool,
+    unit: bool,
+    conjugate: bool,
+    b_rows_adjacent: bool = False,
+) -> Launch:
+    return load(
+        TRIANGULAR_SOLVE,
+        dtype,
+        _THREADS,
+        block=16 if dtype.kind == "c" else 32,
+        rows_adjacent=rows_adjacent,
+        unit=unit,
+        conjugate=conjugate,
+        b_rows_adjacent=b_rows_adjacent,
+    )
 
 
 def _subtract(system: _System, half: int) -> None:

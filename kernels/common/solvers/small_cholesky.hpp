@@ -11,8 +11,9 @@ struct SmallCholeskyArgs {
     i64 l_row, l_next;
     u64 info; // i32 for each matrix, or 0: becomes 1 + the first column that is not positive
     i32 n, batches;
+    i32 first, unused; // the first column, if these are blocks of larger matrices
 };
-static_assert(sizeof(SmallCholeskyArgs) == 64,
+static_assert(sizeof(SmallCholeskyArgs) == 72,
               "SmallCholeskyArgs must match the dtype that the launcher packs");
 
 struct Shared {
@@ -131,5 +132,5 @@ cupygemm_small_cholesky(const cupygemm::SmallCholeskyArgs args) {
     for (u32 i = 0; i < rows; ++i)
         at.store(l, args.l_row, n, at.row(i), mine[i]);
     if (at.inside && at.is_first())
-        report(args.info, at.matrix, shared.failed);
+        report(args.info, at.matrix, shared.failed == 0 ? 0 : args.first + shared.failed);
 }

@@ -6,7 +6,9 @@
 // a product with an inverse, so the backward error is small for every L.
 //
 // L and B may have any strides, so transposed and upper triangular matrices need no other kernel:
-// an upper triangular matrix has negative strides, from its last element.
+// an upper triangular matrix has negative strides, from its last element. Where the rows of B are
+// adjacent, not its columns, B goes through shared memory.
+#include "common/solvers/rows.hpp"
 #include "config.hpp"
 
 namespace cupygemm {
@@ -27,7 +29,48 @@ struct Shared {
     S l[block][block];    // (column, row): a column is read in order
     S inverse[block];     // of the scaled diagonal
     Real<S> scale[block]; // a power of two
+    RowStage<S, block> stages[Config::b_rows_adjacent ? threads / 32 : 1]; // of B
 };
+
+// Load rows `row0` to row0 + block - 1 of B, each thread its own column.
+CUPYGEMM_INLINE void load_columns(Shared &shared, const TriangularArgs &args, const S *b, u32 row0,
+                                  u32 thread, S (&x)[block]) {
+    const u32 n = args.n, columns = args.columns, first = group_index_x() * threads;
+    if constexpr (Config::b_rows_adjacent) {
+        const u32 group = thread / 32;
+        load_lines(shared.stages[group], thread % 32, x, [&](u32 line, u32 i) {
+            const u32 column = first + group * 32 + line;
+            S element{};
+            if (column < columns && row0 + i < n)
+                element = b[column * args.b_column + row0 + i];
+            return element;
+        });
+    } else {
+        const u32 column = first + thread;
+#pragma unroll
+        for (u32 i = 0; i < block; ++i)
+            x[i] = column < columns && row0 + i < n
+                       ? b[column * args.b_column + (row0 + i) * args.b_row]
+                       : S{};
+    }
+}
+
+CUPYGEMM_INLINE void store_columns(Shared &shared, const TriangularArgs &args, S *b, u32 row0,
+                                   u32 thread, const S (&x)[block]) {
+    const u32 n = args.n, columns = args.columns, column = group_index_x() * threads + thread;
+    if constexpr (Config::b_rows_adjacent) {
+        store_rows(shared.stages[thread / 32], x, column, 0, thread % 32,
+                   [&](u32 to, u32 i, S element) {
+                       if (to < columns && row0 + i < n)
+                           b[to * args.b_column + row0 + i] = element;
+                   });
+    } else {
+#pragma unroll
+        for (u32 i = 0; i < block; ++i)
+            if (column < columns && row0 + i < n)
+                b[column * args.b_column + (row0 + i) * args.b_row] = x[i];
+    }
+}
 
 // Load a block of L. Elements outside L become those of the identity.
 CUPYGEMM_INLINE void load_block(Shared &shared, const TriangularArgs &args, const S *from, u32 row0,
@@ -44,6 +87,14 @@ CUPYGEMM_INLINE void load_block(Shared &shared, const TriangularArgs &args, cons
             element = from[row * args.l_row + column * args.l_column];
         shared.l[j][i] = Config::conjugate ? conjugated(element) : element;
     }
+}
+
+// Subtract the contribution of one row above, whose element in the thread's column is `above`.
+CUPYGEMM_INLINE void subtract(const Shared &shared, u32 j, S above, S (&x)[block]) {
+#pragma unroll
+    for (u32 i = 0; i < block; ++i)
+        x[i] = minus_product(x[i], shared.l[j][i], above);
+    keep_all_here(x);
 }
 
 // Invert the diagonal of a block. An element whose inverse may overflow is scaled first.
@@ -68,15 +119,13 @@ cupygemm_triangular_solve(const cupygemm::TriangularArgs args) {
     __shared__ Shared shared;
     const u32 thread = local_thread(), matrix = group_index_y(), n = args.n;
     const S *const from = reinterpret_cast<const S *>(args.l) + matrix * args.l_stride;
+    S *const b = reinterpret_cast<S *>(args.b) + matrix * args.b_stride;
     const u32 column = group_index_x() * threads + thread;
     const bool inside = column < static_cast<u32>(args.columns);
-    S *const b = reinterpret_cast<S *>(args.b) + matrix * args.b_stride + column * args.b_column;
 #pragma unroll 1
     for (u32 row0 = 0; row0 < n; row0 += block) {
         S x[block];
-#pragma unroll
-        for (u32 i = 0; i < block; ++i)
-            x[i] = inside && row0 + i < n ? b[(row0 + i) * args.b_row] : S{};
+        load_columns(shared, args, b, row0, thread, x);
 #pragma unroll 1
         for (u32 column0 = 0; column0 <= row0; column0 += block) {
             workgroup_barrier(); // the previous block has been read
@@ -84,13 +133,17 @@ cupygemm_triangular_solve(const cupygemm::TriangularArgs args) {
             workgroup_barrier(); // the block is in shared memory
             if (column0 == row0)
                 break;
-#pragma unroll 16
-            for (u32 j = 0; j < block; ++j) {
-                const S above = inside ? b[(column0 + j) * args.b_row] : S{};
+            if constexpr (Config::b_rows_adjacent) {
+                S above[block];
+                load_columns(shared, args, b, column0, thread, above);
 #pragma unroll
-                for (u32 i = 0; i < block; ++i)
-                    x[i] = minus_product(x[i], shared.l[j][i], above);
-                keep_all_here(x);
+                for (u32 j = 0; j < block; ++j)
+                    subtract(shared, j, above[j], x);
+            } else {
+                const S *const own = b + column * args.b_column;
+#pragma unroll 16
+                for (u32 j = 0; j < block; ++j)
+                    subtract(shared, j, inside ? own[(column0 + j) * args.b_row] : S{}, x);
             }
         }
         const auto element = [](u32 i, u32 j) { return shared.l[j][i]; };
@@ -103,9 +156,6 @@ cupygemm_triangular_solve(const cupygemm::TriangularArgs args) {
                 return times(times(sum, shared.inverse[j]), shared.scale[j]);
             });
         }
-#pragma unroll
-        for (u32 i = 0; i < block; ++i)
-            if (inside && row0 + i < n)
-                b[(row0 + i) * args.b_row] = x[i];
+        store_columns(shared, args, b, row0, thread, x);
     }
 }
