@@ -1,6 +1,7 @@
-"""Modelled: cycles of the panel kernels of the solvers. Deterministic; GPUs take other times.
+"""Modelled: cycles of the kernels of the solvers. Deterministic; GPUs take other times.
 
-Each kernel factors, or solves for, one block of 32 columns of float64 that has 512 rows.
+Each panel kernel factors, or solves for, one block of 32 columns of float64 that has 512 rows. Each
+kernel of a stack factors one matrix of 64 rows, and solves for a right-hand side or inverts it.
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ from typing import Any
 import numpy as np
 
 TARGETS = ("gfx90a", "gfx942", "gfx950")
-KINDS = ("lu_panel", "qr_panel", "cholesky_panel", "triangular_solve")
-ROWS, WIDTH, SOLVED = 512, 32, 64
+PANELS = ("lu_panel", "qr_panel", "cholesky_panel", "triangular_solve")
+OF_STACKS = ("small_lu", "small_inverse", "small_cholesky", "determinant")
+KINDS = (*PANELS, *OF_STACKS)
+ROWS, WIDTH, SOLVED, SMALL = 512, 32, 64, 64
 
 
 class ModelledSolvers:
@@ -30,7 +33,7 @@ class ModelledSolvers:
         return float(self.timing.cycles)
 
     track_cycles.unit = "modelled cycles"
-    track_cycles.pretty_name = "Modelled: cycles of a panel's kernel"
+    track_cycles.pretty_name = "Modelled: cycles of a kernel of the solvers"
 
 
 def profiled(target: str, kind: str) -> Any:
@@ -43,7 +46,8 @@ def profiled(target: str, kind: str) -> Any:
     from cupygemm.emulator.targets import TARGETS as DEVICES
 
     memory = Memory(1 << 26)
-    grid, threads, constants, arguments = _launches(memory)[kind]
+    launches = _launches(memory) if kind in PANELS else _launches_of_stacks(memory)
+    grid, threads, constants, arguments = launches[kind]
     described = getattr(kernels, kind.upper())
     text = kernels.source(described, "d", {"threads": threads, **constants})
     compiled = compile_source(text, target, described.entry)
@@ -91,6 +95,27 @@ def _launches(memory: Any) -> dict[str, tuple[int, int, dict[str, Any], tuple[in
         "triangular_solve": (
             *(1, 64, solve),
             (a, b, WIDTH, 1, stride, SOLVED, 1, WIDTH * SOLVED, WIDTH, SOLVED),
+        ),
+    }
+
+
+def _launches_of_stacks(memory: Any) -> dict[str, tuple[int, int, dict[str, Any], tuple[int, ...]]]:
+    """Do as `_launches`, for one definite matrix of `SMALL` rows."""
+    drawn = np.random.default_rng(1).standard_normal((SMALL, SMALL))
+    a = _copied(memory, drawn @ drawn.T / SMALL + np.eye(SMALL))
+    x, b, info, pivots = (_zeros(memory, count) for count in (SMALL * SMALL, SMALL, 1, SMALL))
+    place = SMALL, SMALL * SMALL
+    shape = {"rows": 2, "groups": 8}
+    return {
+        "small_lu": (
+            *(1, 256, shape | {"right_sides": 1}),
+            (a, *place, 0, 0, 0, 0, b, b, info, SMALL, 1, 1, 0),
+        ),
+        "small_inverse": (1, 256, shape, (a, x, info, SMALL, 1)),
+        "small_cholesky": (1, 256, shape, (a, *place, x, *place, info, SMALL, 1, 0, 0)),
+        "determinant": (
+            *(1, 128, {"logarithms": True}),
+            (a, SMALL + 1, SMALL * SMALL, pivots, b, x, SMALL, 1),
         ),
     }
 
