@@ -218,6 +218,29 @@ def inverse_error(a, x):
     return min(residuals) / (norm(a) * norm(x))
 
 
+@every_matrix
+@SMALL_OR_NOT
+def test_determinants(cp, request, matrix, blocks):
+    """The determinant is that of a matrix as near as the factors', whose pivots are multiplied."""
+    if blocks == "small":
+        request.getfixturevalue("small_blocks")
+    for dtype in "fd":
+        a = cp.asarray(matrix.astype(dtype))
+        lu, pivots = (each.get() for each in linalg.lu_factor(a))
+        diagonal = np.diag(lu).astype("g")
+        expected = (-1) ** (pivots != np.arange(N)).sum() * diagonal.prod()
+        smallest = float(np.finfo(dtype).smallest_subnormal)
+        error = abs(float(linalg.det(a)) - expected)
+        assert error <= 2 * N * unit(dtype) * abs(expected) + smallest
+        sign, log = linalg.slogdet(a)
+        assert float(sign) == np.sign(expected)
+        if expected == 0:
+            assert float(log) == -np.inf
+            continue
+        logs = np.log(np.abs(diagonal))
+        assert abs(float(log) - logs.sum()) <= 2 * N * unit(dtype) * np.abs(logs).sum()
+
+
 @pytest.mark.slow
 @pytest.mark.one_in(7)
 @every_matrix

@@ -41,7 +41,29 @@ for dtype in DTYPES:
     lower = linalg.cholesky(cp.asarray(definite)).get()
     error = np.abs(definite - lower @ lower.conj().T).max()
     assert error <= 10 * n * unit * np.abs(definite).max(), dtype
+    inverse = linalg.inv(cp.asarray(a)).get()
+    scale = np.abs(a).sum(1).max() * np.abs(inverse).sum(1).max()
+    assert np.abs(a @ inverse - np.eye(n)).sum(1).max() <= 10 * n * unit * scale, dtype
+    sign, log = (each.get() for each in linalg.slogdet(cp.asarray(a)))
+    found, scale = np.linalg.slogdet(a), np.linalg.cond(a)
+    assert max(abs(sign - found[0]), abs(log - found[1])) <= 10 * n * unit * scale, dtype
     if ALL:
+        lower, factor = cp.asarray(np.tril(definite)), cp.asarray(definite)
+        for got in (
+            linalg.lu_solve(linalg.lu_factor(factor), cp.asarray(b)),
+            linalg.cho_solve(linalg.cho_factor(factor), cp.asarray(b)),
+            linalg.solve(factor, cp.asarray(b), assume_a="pos"),
+            linalg.pinv(factor) @ cp.asarray(b),
+        ):
+            error = np.abs(definite @ got.get() - b).max()
+            scale = np.linalg.cond(definite) * np.abs(b).max()
+            assert error <= 10 * n * unit * scale, dtype
+        y = linalg.solve_triangular(lower, cp.asarray(b), lower=True).get()
+        scale = np.abs(lower.get()).sum(1).max() * np.abs(y).max()
+        assert np.abs(lower.get() @ y - b).max() <= 10 * n * unit * scale, dtype
+        determinant = linalg.det(cp.asarray(a)).get()
+        error = abs(determinant / np.linalg.det(a) - 1)
+        assert error <= 10 * n * unit * np.linalg.cond(a), dtype
         q, r = (each.get() for each in linalg.qr(cp.asarray(a)))
         assert np.abs(q @ r - a).max() <= 10 * n * unit * np.abs(a).max(), dtype
         solution, _, rank, _ = linalg.lstsq(cp.asarray(a), cp.asarray(b))
