@@ -10,9 +10,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.fit.constants_file import origin_of, provenance, write
-from benchmarks.fit.design import KINDS, design, held_out_design, models_design, near_design
+from benchmarks.fit.design import (
+    KINDS,
+    RESULTS,
+    design,
+    held_out_design,
+    models_design,
+    near_design,
+    of_type,
+)
 from benchmarks.fit.samples import Product, SampleFile, compact
 from benchmarks.fit.sweep import FIRST, OTHERS, Kernels, dry_run, sweep
+from cupygemm._backends.hopper.cost.correction import FEATURES
 
 if TYPE_CHECKING:
     from cupygemm._backends.hopper.cost.correction import Network
@@ -55,6 +64,11 @@ def _add_sweep(parser: argparse.ArgumentParser) -> None:
         metavar=("LEAST", "MOST"),
         help="of the products of the designs near and held-out; default: 1 1024",
     )
+    parser.add_argument(
+        "--operands",
+        choices=RESULTS,
+        help="of the design near, warm only but for f16; default: bf16, and f16 for a tenth",
+    )
     parser.add_argument("--by-sm", action="store_true", help="only kernels placed by SM, on CUDA")
     parser.add_argument(
         "--kinds",
@@ -88,12 +102,18 @@ def _add_network(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--resume", action="store_true", help="begin with the present weights, not with random ones"
     )
+    parser.add_argument(
+        "--only",
+        choices=FEATURES,
+        metavar="FEATURE",
+        help="train only the present weights of a feature, on kernels for which it is not 0",
+    )
     parser.set_defaults(run=_train)
 
 
 def _train(options: argparse.Namespace) -> None:
     """Train the network, print the gain, and write the network if requested and better."""
-    from benchmarks.fit import hopper, network
+    from benchmarks.fit import fitting, hopper, network
     from cupygemm._backends.hopper.cost import correction
 
     paths = options.data or sorted((*DATA.glob("by_sm*.jsonl.xz"), *DATA.glob("hopper*.jsonl.xz")))
@@ -106,13 +126,15 @@ def _train(options: argparse.Namespace) -> None:
         hopper.present.KERNELS,
         _present_network(),
         steps=options.steps,
-        resume=options.resume,
+        resume=options.resume or options.only is not None,
+        only=options.only,
     )
     sys.stdout.write(f"{outcome}\n")
     if options.write and outcome.is_better:
-        origin = origin_of(files) | {
-            "chosen_over_fastest": round(network.mean_regret(outcome.new), 4)
-        }
+        regrets = network.regrets(
+            fitting.split(rows)[1], hopper.present.KERNELS, outcome.network
+        )  # of all products held out, also if only some of them have `options.only`
+        origin = origin_of(files) | {"chosen_over_fastest": round(network.mean_regret(regrets), 4)}
         correction.PATH.write_text(correction.to_json(outcome.network, origin))
         sys.stdout.write(f"{correction.PATH} is written\n")
 
@@ -196,6 +218,8 @@ def _design(options: argparse.Namespace) -> Iterator[Product]:
         return held_out_design(options.seed, rows)
     if options.design == "near":
         near = near_design(options.seed, rows)
+        if options.operands is not None:
+            return of_type(near, options.operands)
         return (each.with_group(KINDS) for each in near) if options.kinds else near
     return {"all": design, "models": models_design}[options.design](options.seed)
 
@@ -205,7 +229,7 @@ def _subject(options: argparse.Namespace) -> tuple[Kernels, Iterator[Product]]:
     if options.device == "cuda":
         from benchmarks.fit.hopper_kernels import HopperKernels
 
-        cold = options.design != "all"
+        cold = options.design != "all" and options.operands in (None, "f16")
         kernels = HopperKernels(cold=cold, by_sm=options.by_sm, kinds=options.kinds)
         return kernels, _design(options)
     if options.device == "emulated":

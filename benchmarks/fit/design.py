@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from benchmarks.fit.fitting import NEVER_FITTED
@@ -63,6 +63,9 @@ OTHER_TYPES = (
     ("f64", "f64"),
     ("tf32x3", "f32"),
 )
+RESULTS = {"e4m3fn": "bf16", "i8": "i32", "tf32": "f32", "f16": "f16"}
+"""The usual type of results, by the type of the operands."""
+_OF_BYTES = ("e4m3fn", "i8")
 # Largest number of multiply-adds of a product: a few milliseconds.
 _MOST = {"f64": 1 << 36, "tf32x3": 1 << 37, "tf32": 1 << 39}
 _MOST_OTHERS = 1 << 40
@@ -143,6 +146,21 @@ def near_design(seed: int = 0, rows: tuple[int, int] = (1, 1024)) -> Iterator[Pr
             yield product
 
 
+def of_type(products: Iterable[Product], operands: str) -> Iterator[Product]:
+    """Yield distinct products with other operands, whose results have their usual type."""
+    result = RESULTS[operands]
+    seen: set[Product] = set()
+    for product in products:
+        shape, layout = product.shape, product.layout
+        if operands in _OF_BYTES:
+            shape = tuple(-(-extent // _LEAST_BYTES) * _LEAST_BYTES for extent in shape)
+            layout = "NT"
+        found = replace(product, shape=shape, operands=operands, result=result, layout=layout)
+        if found not in seen:
+            seen.add(found)
+            yield found
+
+
 def held_out_design(seed: int = 0, rows: tuple[int, int] = (1, 1024)) -> Iterator[Product]:
     """Yield distinct layers of models that are excluded from fits, to compute errors.
 
@@ -206,10 +224,10 @@ def _of_type(rng: random.Random, operands: str, result: str) -> Product:
         )
     kind = rng.choice(("aligned", "of eight", "small", "long k"))
     shape = _shape(rng, kind)
-    if operands in ("e4m3fn", "i8"):  # rows of fewer than 16 bytes would be copied
+    if operands in _OF_BYTES:  # rows of fewer than 16 bytes would be copied
         shape = tuple(-(-extent // _LEAST_BYTES) * _LEAST_BYTES for extent in shape)
     # Operands of bytes are contiguous along k, as other libraries need; others have any order.
-    layout = "NT" if operands in ("e4m3fn", "i8") else rng.choice(LAYOUTS)
+    layout = "NT" if operands in _OF_BYTES else rng.choice(LAYOUTS)
     return Product(shape=shape, operands=operands, result=result, layout=layout, group=kind)
 
 

@@ -13,6 +13,7 @@ Products whose kernels were all measured as the selector would run them count th
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -101,10 +102,12 @@ def train(
     steps: int = STEPS,
     seed: int = 0,
     first: Network | None = None,
+    only: str | None = None,
 ) -> Network:
     """Train a network on the rows that are not held out.
 
-    Training starts from the weights of `first`, or from random ones.
+    Training starts from the weights of `first`, or from random ones. With the name of a feature in
+    `only`, no weights but its own change.
     """
     table = table_of(fitting.split(rows)[0], constants)
     if first is None:
@@ -113,12 +116,40 @@ def train(
         mean, deviation = first.mean, first.deviation
     inputs = (table.features - mean) / deviation
     start = _random(seed) if first is None else _packed(first)
-    loss = _Loss(table, inputs)
+    count, loss = len(FEATURES), _Loss(table, inputs)
+    free = np.ones(len(start), bool) if only is None else _weights_of(only, len(start))
+
+    def loss_of_free(weights: Array) -> tuple[float, Array]:
+        value, slope = loss(_changed(start, free, weights))
+        return value, slope[free]
+
     options = {"maxiter": steps, "maxcor": 20}
-    found = minimize(loss, start, jac=True, method="L-BFGS-B", options=options)
-    count = len(FEATURES)
-    hidden, hidden_bias, out, bias = _unpacked(found.x, count)
+    found = minimize(loss_of_free, start[free], jac=True, method="L-BFGS-B", options=options)
+    weights = _changed(start, free, found.x)
+    hidden, hidden_bias, out, bias = _unpacked(weights, count)
     return Network(mean, deviation, hidden, hidden_bias, out, float(bias))
+
+
+def _weights_of(feature: str, count: int) -> NDArray[np.bool_]:
+    """Return which of `count` packed weights are those of a feature to the hidden units."""
+    row = FEATURES.index(feature)
+    found = np.zeros(count, bool)
+    found[HIDDEN * row : HIDDEN * (row + 1)] = True
+    return found
+
+
+def _changed(weights: Array, which: NDArray[np.bool_], values: Array) -> Array:
+    """Return weights of which some have other values."""
+    found = weights.copy()
+    found[which] = values
+    return found
+
+
+def rows_with(rows: Sequence[Row], constants: KernelConstants, feature: str) -> list[Row]:
+    """Return the rows of kernels for which a feature is not 0."""
+    rows = [row for row in rows if not row.subject.config.mma_sync]
+    has = table_of(rows, constants).features[:, FEATURES.index(feature)] != 0
+    return list(itertools.compress(rows, has))
 
 
 def joined(networks: Sequence[Network]) -> Network:
@@ -296,17 +327,21 @@ def retrain(
     present: Network | None,
     *,
     resume: bool = False,
+    only: str | None = None,
     **options: Any,
 ) -> Outcome:
     """Train networks on the rows that are not held out, and evaluate them on the others.
 
     Without present weights, the new ones are compared with the model alone. With `resume`, training
-    starts from the present weights instead of random ones.
+    starts from the present weights instead of random ones. With the name of a feature in `only`,
+    the weights of this feature alone are trained, on the rows for which it is not 0.
     """
+    if only is not None:
+        rows = rows_with(rows, constants, only)
     starts = parts(present) if resume and present is not None else [None] * NETWORKS
     trained = joined(
         [
-            train(rows, constants, seed=seed, first=first, **options)
+            train(rows, constants, seed=seed, first=first, only=only, **options)
             for seed, first in enumerate(starts)
         ]
     )

@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks.fit import __main__ as command
 from benchmarks.fit import cdna, constants_file, fitting, hopper, network
-from benchmarks.fit.design import design
+from benchmarks.fit.design import design, near_design, of_type
 from benchmarks.fit.hopper_kernels import H200, HopperKernels
 from benchmarks.fit.layouts import layout_of
 from benchmarks.fit.samples import Product, Sample, SampleFile, Timing
@@ -328,6 +328,26 @@ def test_training_can_begin_with_the_present_weights(monkeypatch):
     inputs = (present.mean + present.deviation * normal).astype("f4")
     assert outcome.network(inputs) == pytest.approx(present(inputs), abs=1e-5)
     assert outcome.new == outcome.present
+
+
+def test_training_of_one_feature_changes_no_kernel_without_it():
+    """By the invented times, clusters double those of kernels with it."""
+    present, rows = correction.network(), []
+    for product in itertools.islice(of_type(near_design(6), "e4m3fn"), 40):
+        problem = layout_of(product).problem
+        for described in HopperKernels(H200).candidates(product, 4, 2):
+            config = HopperConfig(**described)
+            subject = hopper.Subject(config, problem, H200)
+            cycles = hopper.predict(hopper_constants.KERNELS, [subject])[0]
+            rows.append(fitting.Row(product, subject, cycles * (1 + (config.cluster_size > 1))))
+    outcome = network.retrain(
+        rows, hopper_constants.KERNELS, present, only="8-bit floats", steps=40, resume=True
+    )
+    assert network.mean_regret(outcome.new) < network.mean_regret(outcome.present)
+    normal = np.random.default_rng(0).normal(size=(50, len(correction.FEATURES)))
+    inputs = (present.mean + present.deviation * normal).astype("f4")
+    inputs[:, correction.FEATURES.index("8-bit floats")] = 0
+    assert outcome.network(inputs) == pytest.approx(present(inputs), abs=1e-5)
 
 
 def test_a_network_can_be_trained_after_a_feature_was_added(monkeypatch, capsys):

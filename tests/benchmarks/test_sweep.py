@@ -15,6 +15,7 @@ from benchmarks.fit.design import (
     design,
     held_out_design,
     near_design,
+    of_type,
 )
 from benchmarks.fit.hopper_kernels import H200, HopperKernels
 from benchmarks.fit.samples import Product, Sample, SampleFile, Timing, compact
@@ -73,6 +74,13 @@ def test_products_near_layers_have_the_rows_that_were_asked_for_and_no_held_out_
     assert not held_out & {product.shape[1:] for product in drawn}
     kernels = HopperKernels(H200)
     assert all(kernels.candidates(product, 4, 2) for product in drawn[:20])
+
+
+def test_products_of_bytes_near_layers_have_rows_that_need_no_copies():
+    drawn = list(itertools.islice(of_type(near_design(3, (257, 700)), "e4m3fn"), 100))
+    assert len(set(drawn)) == len(drawn)
+    assert {extent % 16 for product in drawn for extent in product.shape} == {0}
+    assert {(p.operands, p.result, p.layout) for p in drawn} == {("e4m3fn", "bf16", "NT")}
 
 
 def test_layers_that_no_fit_sees_are_all_held_out():

@@ -44,6 +44,7 @@ OF_CONFIGS = (
     "stream_k",
     "k is split",
     "cluster_k",
+    "8-bit floats",
 )
 """The network's inputs that do not depend on extents. Extents, counts and ratios are logarithms."""
 _OF_PRODUCTS = (
@@ -217,6 +218,7 @@ def config_features(configs: ConfigColumns, shapes: Shapes) -> Features:
         c.stream_k > 0,
         c.split_k > 1,
         np.log2(c.cluster_k),
+        c.promote & (shapes.size == 1),
     )
     return np.stack(values, axis=1).astype(np.float32)
 
