@@ -57,11 +57,17 @@ template <class Out> CUPYGEMM_INLINE u16 pack_bytes(i32 low, i32 high) {
     return static_cast<u16>(bits);
 }
 
-// Store four 8x8 matrices of 16-bit elements. Lane l supplies the address of row l % 8 of
+// Store four 8x8 matrices of 16-bit elements, or two. Lane l supplies the address of row l % 8 of
 // matrix l / 8.
 CUPYGEMM_INLINE void stmatrix_x4(SharedAddress row, u32 a, u32 b, u32 c, u32 d) {
     asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(row),
                  "r"(a), "r"(b), "r"(c), "r"(d)
+                 : "memory");
+}
+
+CUPYGEMM_INLINE void stmatrix_x2(SharedAddress row, u32 a, u32 b) {
+    asm volatile("stmatrix.sync.aligned.m8n8.x2.shared.b16 [%0], {%1, %2};" ::"r"(row), "r"(a),
+                 "r"(b)
                  : "memory");
 }
 

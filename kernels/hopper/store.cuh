@@ -212,21 +212,10 @@ private:
                 epilogue.fetch(block, part * columns + first * 8);
             }
             if constexpr (out_bytes == 2) {
-                const u32 row = 16 * warp + (lane & 15); // as in `stage`
-                const SharedAddress line = staged + row * slab_bytes;
-#pragma unroll
-                for (u32 group = first; group < first + Epilogue::groups; group += 2) {
-                    if (!has_group(part * columns, group))
-                        break;
-                    u32 words[4]; // (group, row)
-#pragma unroll
-                    for (u32 i = 0; i < 4; ++i)
-                        words[i] = finish(group + i / 2, i % 2, 0) | finish(group + i / 2, i % 2, 1)
-                                                                         << 16;
-                    const u32 chunk = group + (lane >> 4);
-                    stmatrix_x4(line + ((chunk ^ (row & 7)) << 4), words[0], words[1], words[2],
-                                words[3]);
-                }
+                stage_halves(staged, 16 * warp + (lane & 15), lane, part * columns, first,
+                             first + Epilogue::groups, [&](u32 group, u32 half) {
+                                 return finish(group, half, 0) | finish(group, half, 1) << 16;
+                             });
             } else if constexpr (out_bytes == 1) {
                 const u32 row = 16 * warp + lane / 4;
 #pragma unroll
@@ -281,26 +270,37 @@ private:
         }
     }
 
+    // Stage groups of 8 columns of 16-bit elements, two at a time: the lane's pair of columns in a
+    // group and in one of its two rows is `word(group, half)`.
+    template <class Word> CUPYGEMM_INLINE static void stage_halves(SharedAddress staged, u32 row,
+                                                                   u32 lane, u32 column, u32 first,
+                                                                   u32 end, const Word &word) {
+        // The lane's row, and matrices go down 16 rows, then right.
+        const SharedAddress line = staged + row * slab_bytes;
+#pragma unroll
+        for (u32 group = first; group < end; group += 2) {
+            if (!has_group(column, group))
+                break;
+            const SharedAddress to = line + (((group + (lane >> 4)) ^ (row & 7)) << 4);
+            if (has_group(column, group + 1))
+                stmatrix_x4(to, word(group, 0), word(group, 1), word(group + 1, 0),
+                            word(group + 1, 1));
+            else
+                stmatrix_x2(to, word(group, 0), word(group, 1));
+        }
+    }
+
     // Stage `columns` columns of a block's accumulators, from `column` on.
     template <int count>
     CUPYGEMM_INLINE static void stage(SharedAddress staged, u32 thread,
                                       typename Config::Accumulator (&value)[count], u32 column) {
         const u32 warp = thread / 32, lane = thread % 32;
         if constexpr (out_bytes == 2) {
-            // Lane l supplies the address of row l % 8 of matrix l / 8. Matrices go down 16 rows,
-            // then right.
-            const u32 row = row_of<Config>(warp, lane & 15);
-            const SharedAddress line = staged + row * slab_bytes;
-#pragma unroll
-            for (u32 group = 0; group < groups; group += 2) {
-                if (!has_group(column, group))
-                    break;
-                const auto *four = &value[(column / 8 + group) * 4];
-                const u32 chunk = group + (lane >> 4);
-                stmatrix_x4(line + ((chunk ^ (row & 7)) << 4), pack<Out>(four[0], four[1]),
-                            pack<Out>(four[2], four[3]), pack<Out>(four[4], four[5]),
-                            pack<Out>(four[6], four[7]));
-            }
+            stage_halves(staged, row_of<Config>(warp, lane & 15), lane, column, 0, groups,
+                         [&](u32 group, u32 half) {
+                             const auto *two = &value[(column / 8 + group) * 4 + 2 * half];
+                             return pack<Out>(two[0], two[1]);
+                         });
         } else if constexpr (out_bytes == 1) {
             // stmatrix would need four adjacent columns per lane, but a lane has two. A warp's
             // pairs never lie in different words of one bank, because each of eight rows has a

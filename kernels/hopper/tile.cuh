@@ -64,7 +64,10 @@ template <class Config> struct Tile {
     static_assert(!Config::ping_pong || !(Config::promote || Config::mma_sync || Config::stream_k ||
                                           Config::lower_triangle),
                   "consumers take turns only at plain wgmma and whole tiles");
-    static constexpr u32 unit_n = Config::c_turned ? 8 : Config::mma_sync ? block_rows : 16;
+    static constexpr bool in_eights =
+        Config::c_turned || (element_bytes == 2 && Config::b_major == Major::k &&
+                             Numeric<typename Config::ElementC>::bytes > 1);
+    static constexpr u32 unit_n = in_eights ? 8 : Config::mma_sync ? block_rows : 16;
     static_assert(Config::tile_n % unit_n == 0 && Config::tile_n <= 256,
                   "tile_n must be a multiple of the columns staged at once, and at most 256, the "
                   "widest wgmma");

@@ -111,8 +111,10 @@ def variants_in_turns() -> Iterator[Variant]:
     for number, config in enumerate(PING_PONG_CONFIGS):
         dtype, result = (BF16, F16)[number % 2], (BF16, F16, F32)[number % 3]
         split = 2 if number % 4 == 1 else 1
-        chosen = replace(config, split_k=split)
-        yield Variant(chosen, dtype, result, ORDERS[number % 4], aligned=number % 5 != 2)
+        chosen, orders = replace(config, split_k=split), ORDERS[number % 4]
+        if config.tile_n % 16:
+            orders = orders[0] + "F"
+        yield Variant(chosen, dtype, result, orders, aligned=number % 5 != 2)
     for number, config in enumerate(in_turns("tf32")):
         result, aligned = (F32, BF16, E4M3)[number % 3], number % 4 != 1
         yield Variant(config, F32, result, "CF", aligned=aligned, precision="tf32")
@@ -153,7 +155,7 @@ def variants_of_narrow_boxes() -> Iterator[Variant]:
     """Yield tiles whose last boxes of B, of C or of both are narrow, whole and cut either way.
 
     Of C, they are in results of 16 bits and of 8, in those of 32 bits only where 16 columns are
-    left over.
+    left over. Tiles with eight columns left over read B along k, and do not store 8 bits.
     """
     results = (BF16, F16, F32, E4M3)
     sixteen = replace(NARROW_CONFIGS[-1], tile_n=112, cluster_m=1)
@@ -162,6 +164,8 @@ def variants_of_narrow_boxes() -> Iterator[Variant]:
         clusters = STREAM_CLUSTERS // config.cluster_size
         cut = ({}, {"split_k": 2}, {"stream_k": clusters})[number % 3]
         orders = ("CC", "FC", "CC", "FC", "CF")[number % 5]
+        if config.tile_n % 16:
+            result, orders = (dtype if result == E4M3 else result), orders[0] + "F"
         yield Variant(replace(config, **cut), dtype, result, orders, aligned=number % 4 != 3)
     yield Variant(sixteen, F16, F32, "FC", aligned=True)
     turned_too = next(c for c in TRANSPOSED_CONFIGS if c.tile_n % 64 == 8)

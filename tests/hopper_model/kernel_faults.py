@@ -255,6 +255,15 @@ FAULTS = [
         variant=TURNED,
     ),
     Fault(
+        "the last eight columns not staged",
+        text="stmatrix_x2(to, word(group, 0), word(group, 1))",
+        instead="(void)0",
+        said="wrong",
+        variant=replace(
+            NARROW, orders="CF", config=next(c for c in NARROW_CONFIGS if c.tile_n % 16)
+        ),
+    ),
+    Fault(
         "the first rows of a turned block stored twice",
         text="static_cast<i32>(row + at)",
         instead="static_cast<i32>(row)",

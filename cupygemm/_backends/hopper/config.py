@@ -47,6 +47,8 @@ TMA_BYTES = 16
 """TMA requires addresses and pitches that are multiples of this."""
 LINE_BYTES = 128
 """A line of the caches."""
+SECTOR_BYTES = 32
+"""The part of a line that L2 and the memory exchange."""
 MAX_BOX = 256
 """The largest extent of a box along an axis."""
 CAMP_BYTES = 4096

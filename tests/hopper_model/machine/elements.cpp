@@ -181,6 +181,7 @@ const Opcode element_opcodes[] = {
     {"ldmatrix.sync.aligned.m8n8.x4.shared.b16", load_matrices<false>},
     {"ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16", load_matrices<true>},
     {"stmatrix.sync.aligned.m8n8.x4.shared.b16", store_matrices<4, false>},
+    {"stmatrix.sync.aligned.m8n8.x2.shared.b16", store_matrices<2, false>},
     {"stmatrix.sync.aligned.m8n8.x4.trans.shared.b16", store_matrices<4, true>},
     {"stmatrix.sync.aligned.m8n8.x2.trans.shared.b16", store_matrices<2, true>},
     {nullptr, nullptr},

@@ -162,8 +162,10 @@ def _check_shape(config: HopperConfig, problem: GemmProblem) -> str | None:
         return f"tile_m = {config.tile_m} does not give each consumer whole blocks of {BLOCK_ROWS}"
     if config.raster not in RASTERS:
         return f"raster = {config.raster!r} is none of {', '.join(RASTERS)}"
-    # Rows of a transposed C are staged in any multiple of 8, and columns in multiples of 16.
-    unit_n = 8 if config.transposed_c else BLOCK_ROWS if config.mma_sync else 16
+    # TMA stores multiples of 16 bytes, and boxes of 8 columns of an n-major B load slowly.
+    of_halves = itemsize == 2 and problem.b_major == "k" and ITEMSIZE[problem.out_dtype] > 1
+    in_eights = config.transposed_c or of_halves
+    unit_n = 8 if in_eights else BLOCK_ROWS if config.mma_sync else 16
     if config.tile_n % unit_n or not 0 < config.tile_n <= 256:
         return f"tile_n = {config.tile_n} is not a multiple of {unit_n} up to 256"
     if config.cluster_size > MAX_CLUSTER:

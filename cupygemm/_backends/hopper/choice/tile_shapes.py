@@ -124,6 +124,10 @@ NARROW_CONFIGS = ConfigTable(
        192     144      64              3           4                 1          1          2
        192     176      64              3           4                 1          2          1
        192     176      64              3           4                 1          1          2
+       192     136      64              3           4                 1          2          1
+       192     136      64              3           4                 1          1          2
+       192     168      64              3           4                 1          2          1
+       192     168      64              3           4                 1          1          2
     """,
 )
 """Like `CONFIGS`, for operands of 16 bits only; the last boxes of B and of C may be narrower."""
@@ -218,11 +222,11 @@ TRANSPOSED_RANGES = ConfigTable(
        128      64          1          1          1        1    184   208
        128      64          1          2          1        1    192   208
        128      64          4          1          1        1    184   208
-       192      64          1          1          1        1     64   192
-       192      64          1          2          1        1     64   192
-       192      64          1          4          1        1     64   192
-       192      64          2          1          1        1     64   192
-       192      64          4          1          1        1     64   192
+       192      64          1          1          1        1     72   192
+       192      64          1          2          1        1     72   192
+       192      64          1          4          1        1     72   192
+       192      64          2          1          1        1     80   192
+       192      64          4          1          1        1     72   192
     """,
 )
 """The smallest and the largest widths of such tiles, in steps of 8 for each part of k.
@@ -245,11 +249,12 @@ PING_PONG_CONFIGS = ConfigTable(
        128     112      64              2           6                 2          1          2
        128     176      64              2           5                 2          1          2
        128     192      64              2           4                 2          1          2
+       128     152      64              2           5                 1          1          2
     """,
 )
 """Configurations for operands of 16 bits whose consumers take turns at whole tiles.
 
-tf32 and int8 use the same rows with the same bytes of k."""
+tf32 and int8 use the same rows with the same bytes of k, except for odd multiples of 8 columns."""
 TRANSPOSED_PING_PONG_CONFIGS = ConfigTable(
     "TRANSPOSED_PING_PONG_CONFIGS",
     functools.partial(config_of, ping_pong=True, transposed_c=True),
@@ -297,11 +302,9 @@ TRANSPOSED_PART_CONFIGS = ConfigTable(
         64      80          11                 2          1          2          2
         64     224           5                 2          1          1          4
        128      48           8                 2          1          2          2
-       128      64           8                 2          1          2          2
         64      96           8                 2          1          1          3
         64      96           8                 2          1          1          4
         64     192           6                 2          1          1          4
-       128     128           6                 2          1          2          2
        128     176           4                 2          4          1          2
     """,
 )
@@ -381,7 +384,11 @@ def configs_for(dtype: DType) -> tuple[HopperConfig, ...]:
 @functools.cache
 def in_turns(dtype: DType) -> tuple[HopperConfig, ...]:
     """Return the configurations whose consumers take turns, with the same bytes of k in a tile."""
-    return tuple(replace(c, tile_k=c.tile_k * 2 // ITEMSIZE[dtype]) for c in PING_PONG_CONFIGS)
+    return tuple(
+        replace(c, tile_k=c.tile_k * 2 // ITEMSIZE[dtype])
+        for c in PING_PONG_CONFIGS
+        if c.tile_n % 16 == 0
+    )
 
 
 def configs_for_product(asked: GemmProblem) -> tuple[HopperConfig, ...]:

@@ -52,6 +52,7 @@ KERNELS = KernelConstants(
     epilogue_bytes_f64=80.0,
     transposed_c=0.997,
     one_buffer=1.23,
+    half_sectors=1.0,
     cluster=39.4,
     memory_of_sm=75.0,
     memory=2950.0,

@@ -19,6 +19,7 @@ from cupygemm._backends.hopper.config import (
     BLOCK_ROWS,
     LINE_BYTES,
     MAX_CLUSTER,
+    SECTOR_BYTES,
     SLAB_BYTES,
     HopperConfig,
 )
@@ -174,6 +175,8 @@ def _epilogue_cycles(configs: Config, shapes: Shapes, constants: KernelConstants
     stores = c.tile_m * c.tile_n * stored / (rate * c.cluster_k)
     stores = stores * np.where(c.transposed_c, constants.transposed_c, 1.0)
     stores = stores * np.where(c.epilogue_buffers == 1, constants.one_buffer, 1.0)
+    amid_sectors = (c.tile_n * stored % SECTOR_BYTES > 0) & np.logical_not(c.transposed_c)
+    stores = stores * np.where(amid_sectors, 1 + constants.half_sectors, 1.0)
     epilogue = constants.epilogue + stores + np.where(c.cluster_size > 1, constants.cluster, 0.0)
     sums = 4 * c.tile_m * c.tile_n * (1 - 1 / c.cluster_k) / constants.exchange_bytes
     return epilogue + np.where(c.cluster_k > 1, constants.exchange + sums, 0.0)

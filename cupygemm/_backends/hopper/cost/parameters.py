@@ -74,6 +74,8 @@ class KernelConstants:
         Factor of the stores if a kernel computes the transpose.
     one_buffer : float
         The same if a block of results waits for the previous one.
+    half_sectors : float
+        Share by which the stores take longer if tiles begin amid sectors of a row of C.
     cluster : float
         Cycles of a tile in a cluster, whose blocks begin when the slowest block does.
     memory_of_sm : float
@@ -150,6 +152,7 @@ class KernelConstants:
     epilogue_bytes_f64: float
     transposed_c: float
     one_buffer: float
+    half_sectors: float
     cluster: float
     memory_of_sm: float
     memory: float
