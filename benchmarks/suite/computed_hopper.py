@@ -36,12 +36,12 @@ def hopper_figures(dtype: str) -> HopperFigures:
     ImportError
         The commit's Hopper kernels are elsewhere, or this Python has no NVRTC.
     """
-    check, compiler, shapes, source = (
+    check, compiler, configurations, source = (
         importlib.import_module(f"cupygemm._backends.hopper.{name}")
         for name in (
             "choice.check",
             "compilation.compile",
-            "choice.tile_shapes",
+            "choice.configurations",
             "compilation.source",
         )
     )
@@ -49,7 +49,7 @@ def hopper_figures(dtype: str) -> HopperFigures:
     problem = _problem(_EXTENT, _EXTENT, _EXTENT, dtype, ("k", "k"))
     chosen = [
         config
-        for config in shapes.configs_for(dtype)
+        for config in configurations.configs_for(dtype)
         if config.split_k == 1 and check.check(config, problem, arch) is None
     ]
     config: Any = max(chosen, key=lambda each: (each.tile_m * each.tile_n, each.tile_k))

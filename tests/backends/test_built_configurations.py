@@ -73,8 +73,8 @@ def test_check_accepts_every_configuration_of_cdna(arch: str) -> None:
 
 def test_check_accepts_every_configuration_of_hopper() -> None:
     from cupygemm._backends.hopper.choice.check import check
+    from cupygemm._backends.hopper.choice.configurations import configs_for_product
     from cupygemm._backends.hopper.choice.orientation import as_computed
-    from cupygemm._backends.hopper.choice.tile_shapes import configs_for_product
     from cupygemm._backends.hopper.config import HopperArch
 
     # Of 16-bit results there are configurations that compute the transpose.

@@ -10,7 +10,7 @@ import pytest
 
 import cupygemm
 from cupygemm import testing
-from cupygemm._backends.hopper.choice.tile_shapes import configs_for
+from cupygemm._backends.hopper.choice.configurations import configs_for
 from tests.cuda.test_epilogue import options
 from tests.cuda.variants import BF16, E4M3, E5M2, F16, F32, I8, I32, Variant, multiply
 from tests.products.test_epilogue_calls import on_device

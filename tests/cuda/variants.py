@@ -18,6 +18,7 @@ from cupygemm import testing
 from cupygemm._backends.device import device
 from cupygemm._backends.hopper.backend import HopperBackend
 from cupygemm._backends.hopper.choice.check import check, check_tall_tiles
+from cupygemm._backends.hopper.choice.configurations import configs_for, in_turns, transposed_widths
 from cupygemm._backends.hopper.choice.tile_shapes import (
     CONFIGS,
     NARROW_CONFIGS,
@@ -26,9 +27,6 @@ from cupygemm._backends.hopper.choice.tile_shapes import (
     TRANSPOSED_CONFIGS,
     TRANSPOSED_PART_CONFIGS,
     TRANSPOSED_PING_PONG_CONFIGS,
-    configs_for,
-    in_turns,
-    transposed_widths,
 )
 from cupygemm._backends.hopper.config import HopperConfig
 from cupygemm._backends.hopper.plan import choose

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from cupygemm._backends.hopper.choice.configurations import configs_for
 from cupygemm._backends.hopper.choice.tile_shapes import (
     CONFIGS,
     NARROW_CONFIGS,
     TRANSPOSED_CONFIGS,
     TRANSPOSED_PART_CONFIGS,
-    configs_for,
 )
 from tests.cuda.variants import E4M3, F16, F32, F64, I8, Variant
 

@@ -15,12 +15,8 @@ import pytest
 from cupygemm import testing
 from cupygemm._backends.hopper import product
 from cupygemm._backends.hopper.choice.by_sm import runs_by_sm
-from cupygemm._backends.hopper.choice.tile_shapes import (
-    CONFIGS,
-    NARROW_CONFIGS,
-    TRANSPOSED_CONFIGS,
-    transposed_widths,
-)
+from cupygemm._backends.hopper.choice.configurations import transposed_widths
+from cupygemm._backends.hopper.choice.tile_shapes import CONFIGS, NARROW_CONFIGS, TRANSPOSED_CONFIGS
 from cupygemm._backends.hopper.config import HopperArch
 from cupygemm._backends.hopper.cost.shapes import shapes_of
 from cupygemm._backends.hopper.launch import GemmLaunch

@@ -17,9 +17,10 @@ from cupygemm import testing
 from cupygemm._backends.device import device as device_of
 from cupygemm._backends.hopper import plan
 from cupygemm._backends.hopper.choice.check import check
+from cupygemm._backends.hopper.choice.configurations import configs_for
 from cupygemm._backends.hopper.choice.orientation import as_computed
 from cupygemm._backends.hopper.choice.select import HopperSelection
-from cupygemm._backends.hopper.choice.tile_shapes import TRANSPOSED_CONFIGS, configs_for
+from cupygemm._backends.hopper.choice.tile_shapes import TRANSPOSED_CONFIGS
 from cupygemm._plan.table import PLANS
 from tests.cuda.variants import BF16, F16, I8
 

@@ -15,12 +15,8 @@ import pytest
 import cupygemm
 from cupygemm import testing
 from cupygemm._backends.hopper.choice import tf32x3
-from cupygemm._backends.hopper.choice.tile_shapes import (
-    CONFIGS,
-    NARROW_CONFIGS,
-    PART_CONFIGS,
-    configs_for,
-)
+from cupygemm._backends.hopper.choice.configurations import configs_for
+from cupygemm._backends.hopper.choice.tile_shapes import CONFIGS, NARROW_CONFIGS, PART_CONFIGS
 from tests.cuda.test_epilogue import options, takes_an_epilogue
 from tests.cuda.variants import BF16, F16, F32, F64, I8, I32, ORDERS, Variant, multiply
 from tests.epilogue.test_epilogue import ULPS

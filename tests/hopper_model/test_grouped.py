@@ -8,7 +8,8 @@ import pytest
 
 import cupygemm
 from cupygemm import testing
-from cupygemm._backends.hopper.choice.tile_shapes import TRANSPOSED_CONFIGS, configs_for
+from cupygemm._backends.hopper.choice.configurations import configs_for
+from cupygemm._backends.hopper.choice.tile_shapes import TRANSPOSED_CONFIGS
 from cupygemm._backends.hopper.other_products import grouped
 from cupygemm._backends.runners import SharedLaunch
 from cupygemm._plan.table import PLANS

@@ -16,7 +16,8 @@ import pytest
 
 import cupygemm
 from cupygemm import testing
-from cupygemm._backends.hopper.choice.tile_shapes import CONFIGS, PART_CONFIGS, configs_for
+from cupygemm._backends.hopper.choice.configurations import configs_for
+from cupygemm._backends.hopper.choice.tile_shapes import CONFIGS, PART_CONFIGS
 from cupygemm._backends.hopper.operands.copies import OperandCopy
 from cupygemm._backends.hopper.operands.stack import TmaStack
 from tests.cuda.variants import (

@@ -10,7 +10,7 @@ import pytest
 
 import cupygemm
 from cupygemm._backends.hopper import backend, product
-from cupygemm._backends.hopper.choice.tile_shapes import configs_for
+from cupygemm._backends.hopper.choice.configurations import configs_for
 from cupygemm._backends.hopper.other_products import triangle
 from cupygemm._plan.table import NO_PLAN, PLANS
 from cupygemm._records.problem import GemmProblem

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from cupygemm._backends.hopper.choice.check import check
+from cupygemm._backends.hopper.choice.configurations import configs_for, in_turns, transposed_widths
 from cupygemm._backends.hopper.choice.tile_shapes import (
     CONFIGS,
     NARROW_CONFIGS,
@@ -21,9 +22,6 @@ from cupygemm._backends.hopper.choice.tile_shapes import (
     TRANSPOSED_CONFIGS,
     TRANSPOSED_PART_CONFIGS,
     TRANSPOSED_PING_PONG_CONFIGS,
-    configs_for,
-    in_turns,
-    transposed_widths,
 )
 from cupygemm._backends.hopper.compilation.source import generate
 from cupygemm._backends.hopper.config import HopperArch, HopperConfig

@@ -14,7 +14,7 @@ from cupygemm._backends.device import Device
 from cupygemm._backends.device import device as device_of
 from cupygemm._backends.hopper import backend as hopper_backend
 from cupygemm._backends.hopper.backend import HopperBackend
-from cupygemm._backends.hopper.choice.tile_shapes import configs_for
+from cupygemm._backends.hopper.choice.configurations import configs_for
 from cupygemm._backends.hopper.config import HopperArch, HopperConfig
 from cupygemm._backends.hopper.plan import HopperChoice
 from cupygemm._build.cache import CacheError

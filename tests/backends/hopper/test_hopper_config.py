@@ -7,14 +7,13 @@ from dataclasses import replace
 import pytest
 
 from cupygemm._backends.hopper.choice.check import check
+from cupygemm._backends.hopper.choice.configurations import configs_for, transposed_widths
 from cupygemm._backends.hopper.choice.orientation import transposed
 from cupygemm._backends.hopper.choice.tile_shapes import (
     CONFIGS,
     NARROW_CONFIGS,
     PART_CONFIGS,
     TRANSPOSED_CONFIGS,
-    configs_for,
-    transposed_widths,
 )
 from cupygemm._backends.hopper.config import SHARED_BYTES, HopperArch, step_group
 from cupygemm._records.problem import Epilogue, GemmProblem

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from cupygemm._backends.hopper.backend import HopperBackend
+from cupygemm._backends.hopper.choice.configurations import configs_for
 from cupygemm._backends.hopper.choice.orientation import as_computed
-from cupygemm._backends.hopper.choice.tile_shapes import CONFIGS, TRANSPOSED_CONFIGS, configs_for
+from cupygemm._backends.hopper.choice.tile_shapes import CONFIGS, TRANSPOSED_CONFIGS
 from cupygemm._backends.hopper.compilation.source import add_text
 from cupygemm._backends.hopper.cost.memory import memory_cycles
 from cupygemm._backends.hopper.cost.model import kernel_cost

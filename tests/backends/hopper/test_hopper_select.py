@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cupygemm._backends.hopper.choice.check import check
+from cupygemm._backends.hopper.choice.configurations import configs_for_product, transposed_widths
 from cupygemm._backends.hopper.choice.orientation import as_computed
 from cupygemm._backends.hopper.choice.select import (
     best_in_one_order,
@@ -17,11 +18,7 @@ from cupygemm._backends.hopper.choice.select import (
     select,
     sums_in_one_order,
 )
-from cupygemm._backends.hopper.choice.tile_shapes import (
-    CONFIGS,
-    configs_for_product,
-    transposed_widths,
-)
+from cupygemm._backends.hopper.choice.tile_shapes import CONFIGS
 from cupygemm._backends.hopper.config import step_group
 from cupygemm._backends.hopper.cost import correction
 from cupygemm._backends.hopper.cost.fixed import fixed_costs

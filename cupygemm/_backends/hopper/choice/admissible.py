@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from cupygemm._backends.hopper.choice.by_sm import can_place
 from cupygemm._backends.hopper.choice.check import check, ends_at_units
+from cupygemm._backends.hopper.choice.configurations import configs_for_product, transposed_widths
 from cupygemm._backends.hopper.choice.orientation import as_computed
 from cupygemm._backends.hopper.choice.tile_rows import WIDTH_STEP
-from cupygemm._backends.hopper.choice.tile_shapes import configs_for_product, transposed_widths
 from cupygemm._backends.hopper.config import HopperArch, HopperConfig, step_group
 from cupygemm._backends.hopper.cost.correction import Features, config_features
 from cupygemm._backends.hopper.cost.fixed import FixedCosts, fixed_costs

@@ -25,8 +25,8 @@ from cupygemm._backends.hopper.choice.admissible import (
 )
 from cupygemm._backends.hopper.choice.by_sm import can_repeat, places
 from cupygemm._backends.hopper.choice.check import check
+from cupygemm._backends.hopper.choice.configurations import configs_for_product
 from cupygemm._backends.hopper.choice.orientation import as_computed
-from cupygemm._backends.hopper.choice.tile_shapes import configs_for_product
 from cupygemm._backends.hopper.config import RASTERS, HopperArch, HopperConfig
 from cupygemm._backends.hopper.cost.constants import KERNELS
 from cupygemm._backends.hopper.cost.correction import (

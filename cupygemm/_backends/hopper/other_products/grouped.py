@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cupygemm._backends.hopper.choice.check import check
+from cupygemm._backends.hopper.choice.configurations import configs_for_product
 from cupygemm._backends.hopper.choice.orientation import as_computed
-from cupygemm._backends.hopper.choice.tile_shapes import configs_for_product
 from cupygemm._backends.hopper.compilation.compile import Cubin, load
 from cupygemm._backends.hopper.compilation.source import has_narrow_boxes
 from cupygemm._backends.hopper.config import HopperArch, HopperConfig

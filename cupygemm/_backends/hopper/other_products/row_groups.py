@@ -16,9 +16,9 @@ from typing import Any
 
 from cupygemm._backends.epilogue_args import EpiloguePacker
 from cupygemm._backends.hopper.choice.check import check
+from cupygemm._backends.hopper.choice.configurations import configs_for_product
 from cupygemm._backends.hopper.choice.orientation import as_computed
 from cupygemm._backends.hopper.choice.select import select
-from cupygemm._backends.hopper.choice.tile_shapes import configs_for_product
 from cupygemm._backends.hopper.compilation.source import RowGrouping
 from cupygemm._backends.hopper.config import FLOAT8, HopperArch, HopperConfig
 from cupygemm._backends.hopper.cost.row_groups import row_group_cycles

@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from cupygemm._backends.hopper.choice.check import check
+from cupygemm._backends.hopper.choice.configurations import configs_for
 from cupygemm._backends.hopper.choice.orientation import as_computed
 from cupygemm._backends.hopper.choice.select import HopperSelection
-from cupygemm._backends.hopper.choice.tile_shapes import configs_for
 from cupygemm._backends.hopper.config import HopperArch, HopperConfig
 from cupygemm._backends.hopper.cost.fixed import launch_cycles
 from cupygemm._backends.hopper.cost.memory import memory_cycles
