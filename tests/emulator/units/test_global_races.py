@@ -119,6 +119,9 @@ extern "C" __global__ void counts_who_is_done_without_a_fence(float* x, float* y
 // -- order --
 COUNTS_WAVES(a_barrier_before_the_flag, __syncthreads();, threadIdx.x == 0)
 COUNTS_WAVES(the_last_wave_sets_a_flag, , atomicAdd(&waves, 1u) == blockDim.x / 64 - 1)
+typedef __attribute__((address_space(3))) int* lds_count;
+COUNTS_WAVES(the_last_wave_to_append_sets_a_flag, ,
+             __builtin_amdgcn_ds_append((lds_count)&waves) == blockDim.x / 64 - 1)
 SETS_A_FLAG(has_a_fence_before_the_barrier, __threadfence();, atomicExch(flag, 1))
 SETS_A_FLAG(has_a_fence_behind_the_barrier, , __threadfence(); atomicExch(flag, 1))
 SETS_A_FLAG(releases_a_flag, ,
@@ -203,6 +206,7 @@ BLOCKS, THREADS = 4, 256
 FLAGS_WITHOUT_A_FENCE = ("sets_a_flag_without_a_fence", "sets_a_flag_for_its_workgroup")
 FLAGS = ("has_a_fence_before_the_barrier", "has_a_fence_behind_the_barrier", "releases_a_flag")
 FLAGS += ("a_barrier_before_the_flag", "the_last_wave_sets_a_flag")
+FLAGS += ("the_last_wave_to_append_sets_a_flag",)
 WITH_A_COUNT = (
     "the_first_wave_sets_a_flag",
     *FLAGS,

@@ -50,6 +50,8 @@ _READS = (
 )
 _OFFSETS = ("offset0", "offset1", "offset")
 _DS, _FLAT = 0b110110, 0b110111  # the highest 6 bits of an instruction
+# DS atomics that return: of 32 and 64 bits, of float64, of packed halves, ds_consume, ds_append.
+_RETURN = (*range(0x20, 0x36), *range(0x60, 0x75), 0x7C, 0x7E, 0xB7, 0xB8, 0xBD, 0xBE)
 _SWAPPC, _SWAPPC_BITS = 0xBE80_1E00, 0xFF80_FF00  # s_swappc_b64, whatever its registers are
 _EXEC, _VCC, _SCC = 3 << 126, 3 << 106, 1 << 128
 
@@ -80,8 +82,7 @@ def counts_in_lds(kernel: Kernel) -> bool:
     image, size = kernel.code_object.image, kernel.code_bytes & ~3
     words = np.frombuffer(bytes(image[kernel.entry : kernel.entry + size]), "<u4")
     kind, code = words >> 26, words >> 17 & 0xFF
-    returns = (code >= 0x20) & (code < 0x36) | (code >= 0x60) & (code < 0x75)
-    lds = (kind == _DS) & returns
+    lds = (kind == _DS) & np.isin(code, _RETURN)
     flat = (kind == _FLAT) & (words >> 14 & 3 == 0) & (words >> 18 & 0x7F >= 0x40)
     calls = words & _SWAPPC_BITS == _SWAPPC
     return bool((lds | flat | calls).any())
