@@ -350,12 +350,14 @@ static inline void note_write(const struct global_view *v, struct global_record 
         note_site(v, &r->write, bytes);
 }
 
-/* Whether this wave has seen a write by a load past the caches, so that its own to the same bytes
- * comes after it. On CDNA2, a flag that two workgroups set in turn is set by plain stores. */
+/* Whether this workgroup has acquired since a write to a granule that a load past the caches has
+ * read since, so that its own to the same bytes comes after it. On CDNA2, a flag that workgroups
+ * set in turn is set by plain stores. The load on record may be of another workgroup that waits for
+ * the flag, too, or for the next one. */
 static inline bool has_seen(const struct global_view *v, const struct site *load,
-                            const struct site *write, uint32_t bytes) {
-    return is_current(v, load) && wave_of_site(load) == v->own && load->pc & COHERENT &&
-           load->time > write->time && !(bytes & ~bytes_of_site(load));
+                            const struct site *write) {
+    return is_current(v, load) && load->pc & COHERENT && load->time > write->time &&
+           v->m->acquired[v->m->workgroup[v->wave]] > write->time;
 }
 
 /* `same`: the write changes nothing; it is set only where that matters. */
@@ -365,8 +367,7 @@ static inline int global_write(const struct global_view *v, const struct access 
         return global_race(v, GLOBAL_RACE_WRITE_READ, a, lane, &r->read);
     if (conflicts(v, &r->other_read, bytes))
         return global_race(v, GLOBAL_RACE_WRITE_READ, a, lane, &r->other_read);
-    bool seen =
-        has_seen(v, &r->read, &r->write, bytes) || has_seen(v, &r->other_read, &r->write, bytes);
+    bool seen = has_seen(v, &r->read, &r->write) || has_seen(v, &r->other_read, &r->write);
     if (!same && !seen && overwrites(v, &r->write, bytes))
         return global_race(v, GLOBAL_RACE_WRITE_WRITE, a, lane, &r->write);
     note_write(v, r, bytes);
