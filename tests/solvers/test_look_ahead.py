@@ -76,9 +76,9 @@ def test_a_wide_panel_reads_no_column_beside_it(cp, device, draw, small_blocks, 
     np.testing.assert_allclose(q @ r, on_device.get(), rtol=0, atol=2e4 * np.finfo(dtype).eps)
 
 
-def early_parts(monkeypatch) -> list[list[Update]]:
+def early_parts(monkeypatch, beside_lu: int = 100_000) -> list[list[Update]]:
     """Enable early application of first parts of LU panels, and record the parts of each panel."""
-    limits = replace(blocks.LIMITS, beside_lu=100_000, early=100_000)
+    limits = replace(blocks.LIMITS, beside_lu_block=0, beside_lu=beside_lu, early=100_000)
     monkeypatch.setattr(blocks, "LIMITS", limits)
     monkeypatch.setattr(steps, "_launches_pay", lambda a: True)
     early, found = steps.Factorisation._early, []
@@ -112,6 +112,17 @@ def test_first_parts_of_a_panel_are_applied_beside_its_last(
     if columns is not None:
         behind = np.linalg.solve(lower[:k], a[:k, k:])
         np.testing.assert_allclose(got[:k, k:], behind, rtol=0, atol=1e-11)
+
+
+def test_no_part_is_applied_before_an_update_that_waits_for_the_panel(
+    cp, draw, small_blocks, monkeypatch
+):
+    """The products are short, but none is computed beside the panel."""
+    found = early_parts(monkeypatch, beside_lu=0)
+    a, b = draw((33, 33)), draw((33, 3))
+    x = linalg.solve(cp.asarray(a), cp.asarray(b)).get()
+    assert not any(found)
+    np.testing.assert_allclose(x, np.linalg.solve(a, b), rtol=0, atol=1e-12)
 
 
 @pytest.mark.slow

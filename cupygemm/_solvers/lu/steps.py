@@ -100,10 +100,11 @@ class Factorisation:
         self._solve(solved)
         self._multiply(first)
         columns = len(following) * (1 if a.dtype.char == "d" else 2)  # in the time of float64
-        is_short = sum(x.operations(a.m) for x in step.updates) <= blocks.LIMITS.early * columns
-        early = self._early(following, next_step) if is_short else []
         most_beside = self._most_beside(following, others)
         updates, after = divided(step.updates, a.m, most_beside, blocks.LIMITS.after)
+        is_short = sum(x.operations(a.m) for x in step.updates) <= blocks.LIMITS.early * columns
+        is_short &= not any(x.columns for x in after)  # which come before what is applied early
+        early = self._early(following, next_step) if is_short else []
         ends: list[Any] = []
         factor_following = functools.partial(
             self._factor, following, [x.panels for x in early], ends, beside_long=not is_short
