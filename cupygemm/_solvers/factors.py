@@ -10,7 +10,7 @@ import numpy as np
 from cupygemm._request.arrays import Array, as_array, as_arrays
 from cupygemm._request.keywords import common_keywords
 from cupygemm._solvers.common import small
-from cupygemm._solvers.common.errors import fetch, finite_flag, raise_not_definite, require_finite
+from cupygemm._solvers.common.errors import fetch, finite_flag, raise_not_definite
 from cupygemm._solvers.common.matrices import adjoint, copied
 from cupygemm._solvers.lu import lu as _lu
 from cupygemm._solvers.lu.swaps import permute
@@ -98,8 +98,7 @@ def lu_factor(
     finite = finite_flag(a) if check_finite else None
     info: np.ndarray[Any, Any] | None
     if a.shape[-2] == a.shape[-1] and small.is_whole(a.shape[-1], dtype):
-        lu, piv, info = small.lu(a, dtype)
-        require_finite(finite)
+        lu, piv, info = small.lu(a, dtype, finite)
     else:
         found = _lu.factor(copied(a, dtype))
         lu, piv = found.lu.view.reshape(a.shape), found.pivots.reshape(pivots)

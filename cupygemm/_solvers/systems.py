@@ -17,7 +17,6 @@ from cupygemm._solvers.common.errors import (
     is_capturing,
     raise_not_definite,
     raise_singular,
-    require_finite,
 )
 from cupygemm._solvers.common.matrices import (
     adjoint,
@@ -261,8 +260,7 @@ def _solve(
         raise_not_definite(function, fetch(info, finite))
         return x.dense.reshape(shape), nothing
     if small.is_small(n, k, dtype):
-        result, failed = small.solve(a, b, dtype)
-        require_finite(finite)
+        result, failed = small.solve(a, b, dtype, finite)
         raise_singular(function, failed)
         return result, nothing
     columns, first = augmented_shape(n, k, dtype)

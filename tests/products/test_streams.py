@@ -45,31 +45,15 @@ CALLS = {
 """
 
 PROGRAM = """
-import collections
-from cupygemm.emulator.runtime import hip_memory, hip_module, hip_stream
+from tests.runtime_calls import counted, waits
 
-seen, streams = collections.Counter(), set()
+streams = set()
 
-def watch(names, *modules):
-    for module in modules:
-        for owner in vars(module).values():
-            for name in names:
-                if isinstance(owner, type) and name in vars(owner):
-                    setattr(owner, name, counted(name, vars(owner)[name]))
+def seen(name, args):
+    if name == "hipModuleLaunchKernel":
+        streams.add(args[8])
 
-def counted(name, method):
-    def call(self, *args):
-        seen[name] += 1
-        if name == "hipModuleLaunchKernel":
-            streams.add(args[8])
-        return method(self, *args)
-    return call
-
-WAITS = ["hipDeviceSynchronize", "hipStreamSynchronize", "hipEventSynchronize", "hipMemcpy"]
-watch(
-    [*WAITS, "hipMemcpyAsync", "hipMalloc", "hipModuleLaunchKernel"],
-    hip_memory, hip_module, hip_stream,
-)
+counts = counted("hipMalloc", "hipModuleLaunchKernel", seen=seen)
 import cupygemm.emulator
 cupygemm.emulator.enable("gfx942")
 import cupy as cp
@@ -77,13 +61,11 @@ import cupy as cp
 def check(name, call, stream):
     for _ in range(6):  # compile, and fill the pool, which passes over blocks that were dropped
         call()
-    seen.clear(), streams.clear()
+    counts.clear(), streams.clear()
     kept = call()
-    seen["hipMemcpy"] -= seen["hipMemcpyAsync"]  # which calls it here
-    waits = [wait for wait in WAITS if seen[wait]]
-    assert not waits, (name, waits)
-    assert not seen["hipMalloc"], (name, "allocates past the pool")
-    assert seen["hipModuleLaunchKernel"], (name, "launches nothing")
+    assert not waits(counts), (name, waits(counts))
+    assert not counts["hipMalloc"], (name, "allocates past the pool")
+    assert counts["hipModuleLaunchKernel"], (name, "launches nothing")
     assert streams == {{stream.ptr}}, (name, streams, stream.ptr)
 
 stream = cp.cuda.Stream(non_blocking=True)

@@ -16,7 +16,12 @@ from typing import Any
 import numpy as np
 
 from cupygemm._request.arrays import Array
-from cupygemm._solvers.common.errors import is_checked, stream_queries
+from cupygemm._solvers.common.errors import (
+    is_checked,
+    raise_not_finite,
+    require_finite,
+    stream_queries,
+)
 
 _LEAST = 1024
 Wait = Callable[[], np.ndarray[Any, Any] | None]
@@ -68,15 +73,13 @@ def pending(info: Array) -> Wait:
     callable
         To be called once.
     """
-    from cupy.cuda.runtime import memcpyAsync, memcpyDeviceToHost
-
     get_current_stream, is_recording = stream_queries()
     stream, size = get_current_stream(), info.size
     if is_recording(stream) or not is_checked():
         return nothing
     words = _taken(size)
     _awaited.append(words)
-    memcpyAsync(words.address, info.data.ptr, 4 * size, memcpyDeviceToHost, stream.ptr)
+    _copy(words.address, info, stream)
 
     def wait() -> np.ndarray[Any, Any] | None:
         stream.synchronize()
@@ -109,7 +112,9 @@ def _given_back(words: _Words, size: int) -> np.ndarray[Any, Any] | None:
     return found
 
 
-def reported(size: int, enqueue: Callable[[int], None]) -> np.ndarray[Any, Any] | None:
+def reported(
+    size: int, enqueue: Callable[[int], None], finite: Array | None = None
+) -> np.ndarray[Any, Any] | None:
     """Enqueue a kernel, wait for it, and return its report, or None if no matrix failed.
 
     It does not wait while a graph is recorded, or if calls are `unchecked`.
@@ -122,17 +127,38 @@ def reported(size: int, enqueue: Callable[[int], None]) -> np.ndarray[Any, Any] 
         Enqueues the kernel on the current stream. Its argument is the address of a word for each
         matrix, which stays zero unless the matrix failed; the address is zero if no one reads the
         words.
+    finite : cupy.ndarray, optional
+        From `errors.finite_flag`. One more word receives it, so that one wait is for both.
+
+    Raises
+    ------
+    ValueError
+        The flag is set.
     """
     get_current_stream, is_recording = stream_queries()
     stream = get_current_stream()
     if is_recording(stream) or not is_checked():
         enqueue(0)
+        require_finite(finite)
         return None
-    words = _taken(size)
+    num_words = size + (finite is not None)
+    words = _taken(num_words)
     try:
         enqueue(words.address)
+        if finite is not None:
+            _copy(words.address + 4 * size, finite, stream)
         stream.synchronize()
     except BaseException:
         _awaited.append(words)
         raise
-    return _given_back(words, size)
+    found = _given_back(words, num_words)
+    if found is not None and finite is not None:
+        raise_not_finite(found[size])
+    return None if found is None else found[:size]
+
+
+def _copy(to: int, words: Array, stream: Any) -> None:
+    """Begin to copy words of a device to an address on the host."""
+    from cupy.cuda.runtime import memcpyAsync, memcpyDeviceToHost
+
+    memcpyAsync(to, words.data.ptr, words.nbytes, memcpyDeviceToHost, stream.ptr)

@@ -116,7 +116,9 @@ def is_small(n: int, columns: int, dtype: np.dtype[Any]) -> bool:
     return columns <= _MOST_COLUMNS and (n <= _MOST_ROWS or is_whole(n, dtype))
 
 
-def solve(a: Array, b: Array, dtype: np.dtype[Any]) -> tuple[Array, Info]:
+def solve(
+    a: Array, b: Array, dtype: np.dtype[Any], finite: Array | None = None
+) -> tuple[Array, Info]:
     """Return the solutions (..., n, columns), and the result of `reported`.
 
     Parameters
@@ -125,6 +127,8 @@ def solve(a: Array, b: Array, dtype: np.dtype[Any]) -> tuple[Array, Info]:
         (..., n, n) and (..., n, columns), of the same leading axes.
     dtype : numpy.dtype
         The type of the solutions.
+    finite : cupy.ndarray, optional
+        As for `reported`.
     """
     import cupy
 
@@ -135,14 +139,14 @@ def solve(a: Array, b: Array, dtype: np.dtype[Any]) -> tuple[Array, Info]:
     starts = a.data.ptr, b.data.ptr, x.data.ptr
     most = 1 if columns == 1 else _MOST_COLUMNS
     if n <= _MOST_ROWS:
-        return x, _launch_system(n, dtype, starts, (columns, batches), most)
+        return x, _launch_system(n, dtype, starts, (columns, batches), most, finite)
 
     def enqueue(info: int) -> None:
         at, *others = starts
         places = (at, n, n * n), (0, 0, 0), (0, *others, info)
         _launch_lu(n, dtype, *places, (columns, batches), most)
 
-    return x, reported(batches, enqueue)
+    return x, reported(batches, enqueue, finite)
 
 
 def inverse(a: Array, dtype: np.dtype[Any]) -> tuple[Array, Info]:
@@ -182,15 +186,24 @@ def _kernel_of_systems(_: int, n: int, char: str, columns: int) -> Launch:
 
 
 def _launch_system(
-    n: int, dtype: np.dtype[Any], starts: tuple[int, int, int], extents: tuple[int, int], most: int
+    n: int,
+    dtype: np.dtype[Any],
+    starts: tuple[int, int, int],
+    extents: tuple[int, int],
+    most: int,
+    finite: Array | None,
 ) -> Info:
     columns, batches = extents
     launch = _kernel_of_systems(current_device(), n, dtype.char, most)
     grid = -(-batches // (_THREADS // _lanes_of(n))), 1
-    return reported(batches, lambda info: launch(grid, *starts, info, n, columns, batches, 0))
+
+    def enqueue(info: int) -> None:
+        launch(grid, *starts, info, n, columns, batches, 0)
+
+    return reported(batches, enqueue, finite)
 
 
-def lu(a: Array, dtype: np.dtype[Any]) -> tuple[Array, Array, Info]:
+def lu(a: Array, dtype: np.dtype[Any], finite: Array | None = None) -> tuple[Array, Array, Info]:
     """Return LU factors (..., n, n), their pivots (..., n), and the result of `reported`.
 
     Parameters
@@ -199,6 +212,8 @@ def lu(a: Array, dtype: np.dtype[Any]) -> tuple[Array, Array, Info]:
         (..., n, n), for which `is_whole(n)` is true.
     dtype : numpy.dtype
         The type of the factors.
+    finite : cupy.ndarray, optional
+        As for `reported`.
     """
     import cupy
 
@@ -210,7 +225,7 @@ def lu(a: Array, dtype: np.dtype[Any]) -> tuple[Array, Array, Info]:
     def enqueue(info: int) -> None:
         _launch_lu(n, dtype, *places, (pivots.data.ptr, 0, 0, info), (0, batches), 0)
 
-    return factors, pivots, reported(batches, enqueue)
+    return factors, pivots, reported(batches, enqueue, finite)
 
 
 def factor_lu(a: Matrices, pivots: Array, info: Array) -> None:
