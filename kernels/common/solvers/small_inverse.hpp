@@ -67,22 +67,6 @@ CUPYGEMM_INLINE i32 eliminate(const Place &at, Elements &mine, u32 k, u32 n, Piv
     return pivot.is_zero ? static_cast<i32>(j) + 1 : 0;
 }
 
-// Apply the steps of another group.
-CUPYGEMM_INLINE void apply_panel(const Place &at, Elements &mine, u32 steps, const Panel &panel,
-                                 const Pivot (&pivots)[width], PivotRows &taken) {
-#pragma unroll 2
-    for (u32 k = 0; k < steps; ++k) {
-        S factor[rows];
-#pragma unroll
-        for (u32 i = 0; i < rows; ++i)
-            factor[i] = panel[k][at.row(i)];
-        show_row<true>(at, mine, pivots[k].row, taken[k % 2]);
-#pragma unroll
-        for (u32 c = 0; c < width; ++c)
-            add_products(mine, factor, taken[k % 2], c);
-    }
-}
-
 CUPYGEMM_INLINE void invert(const Place &at, Elements &mine, u32 n, Shared &shared) {
     PivotRows &taken = shared.taken[at.group];
 #pragma unroll 1
@@ -93,7 +77,7 @@ CUPYGEMM_INLINE void invert(const Place &at, Elements &mine, u32 n, Shared &shar
         factor_panel(at, mine, owner, shared.positions[owner % 2], shared.failed,
                      [&](u32 k) { return eliminate(at, mine, k, n, taken, panel[k], found[k]); });
         if (at.group != owner)
-            apply_panel(at, mine, steps, panel, found, taken);
+            apply_panel<width, true>(at, mine, steps, panel, found, taken);
     }
     workgroup_barrier(); // the last factors were used
 }

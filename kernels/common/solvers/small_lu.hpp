@@ -75,9 +75,9 @@ CUPYGEMM_INLINE void factor(const SmallLuArgs &args, Shared &shared, const Place
         if (has_right_sides && owner == 0)
             take_right_sides(args, shared, at, mine);
         if (has_right_sides)
-            update<solves ? right_sides : 1>(at, mine, steps, panel, found, shown);
+            apply_panel<solves ? right_sides : 1, false>(at, mine, steps, panel, found, shown);
         else if (at.group > owner)
-            update<width>(at, mine, steps, panel, found, shown);
+            apply_panel<width, false>(at, mine, steps, panel, found, shown);
     }
 }
 

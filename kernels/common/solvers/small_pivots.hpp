@@ -118,22 +118,21 @@ struct Candidate {
 
 // The pivot of a column of a group, which all lanes know.
 struct ColumnPivot {
-    u32 lane; // the lane that has its row
     Pivot found;
     bool is_zero;
     R scale; // of its divisor
     S over;
 
     CUPYGEMM_INLINE ColumnPivot(const Elements &mine, const Candidate &own, u32 leader)
-        : lane(leader), scale(from_lane_of<lanes>(own.scale, leader)),
+        : scale(from_lane_of<lanes>(own.scale, leader)),
           over(from_lane_of<lanes>(own.over, leader)) {
         is_zero = high_word(bits_of(scale)) == 0;
         u32 position = mine.position[0];
 #pragma unroll
         for (u32 r = 1; r < rows; ++r)
             position = own.i == r ? mine.position[r] : position;
-        found = {lane + lanes * word_from_lane_of<lanes>(own.i, lane),
-                 word_from_lane_of<lanes>(position, lane)};
+        found = {leader + lanes * word_from_lane_of<lanes>(own.i, leader),
+                 word_from_lane_of<lanes>(position, leader)};
     }
 
     CUPYGEMM_INLINE S divide(S x) const { return times(times(x, scale), over); }
@@ -227,18 +226,19 @@ template <class Column> CUPYGEMM_INLINE void factor_panel(const Place &at, Eleme
         mine.position[i] = positions[at.row(i)];
 }
 
-// Update `count` columns of a group to the right of a factored group, which published the negative
-// multipliers.
-template <u32 count> CUPYGEMM_INLINE void update(const Place &at, Elements &mine, u32 steps,
-                                                 const Panel &panel, const Pivot (&pivots)[width],
-                                                 PivotRows &shown) {
+// Apply the steps of another group, which published their factors, to `count` columns of a group:
+// the negative multipliers of an LU factorisation, or those of an inverse, which clears the rows of
+// the pivots.
+template <u32 count, bool clears>
+CUPYGEMM_INLINE void apply_panel(const Place &at, Elements &mine, u32 steps, const Panel &panel,
+                                 const Pivot (&pivots)[width], PivotRows &shown) {
 #pragma unroll 2
     for (u32 k = 0; k < steps; ++k) {
         S factor[rows];
 #pragma unroll
         for (u32 i = 0; i < rows; ++i)
             factor[i] = panel[k][at.row(i)];
-        show_row<false>(at, mine, pivots[k].row, shown[k % 2]);
+        show_row<clears>(at, mine, pivots[k].row, shown[k % 2]);
 #pragma unroll
         for (u32 c = 0; c < count; ++c)
             add_products(mine, factor, shown[k % 2], c);

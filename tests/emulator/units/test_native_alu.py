@@ -29,7 +29,7 @@ from tests.emulator.vector_cases import EDGES, FLOAT_EDGES, execute, fresh_state
 from tests.tables import rows_of
 
 ENCODINGS = ("SOP1", "SOP2", "SOPC", "SOPK", "VOP1", "VOP2", "VOP3", "VOP3P", "VOPC")
-# Of the last two, each lane is on in one.
+# Each lane is on in one of the last two.
 MASKS = (2**64 - 1, 2**64 - 1, 0, 1, 1 << 63, 0x00FF_F0F0_CCCC_7FFE, 0xFF00_0F0F_3333_8001)
 WAVES = len(MASKS)
 # The default; subnormals of f32 become zero in operands and results, or in one of them.
