@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from cupygemm.emulator.waves.dispatch import Dispatch
 
 MEMBERS = 4  # whatever the number of cores is, so that the order of accesses is the same
-MOST_WAVES, LEAST_WAVES = 64, 64  # of a member's batch
+MEMBER_WAVES = 64  # of a member's batch; a launch needs as many for each member
 _NO_EVENT = -1
 _ENDED = object()
 
@@ -75,22 +75,18 @@ def run_side_by_side(
         Number of waves that executed each instruction, by program counter; updated.
     progress : Progress
     """
-    waves = _member_waves(dispatch)
-    if not waves or not dispatch.lds_bytes or not batches.may_follow or dispatch.cooperative:
+    share = dispatch.executed // MEMBERS * dispatch.waves_per_workgroup
+    if share < MEMBER_WAVES or not dispatch.lds_bytes:
+        return 0
+    if not batches.may_follow or dispatch.cooperative:
         return 0
     if may_communicate(dispatch.kernel):
         return 0
     dispatch.apart = True
-    members = [batches.for_member(member, waves) for member in range(MEMBERS)]
+    members = [batches.for_member(member, MEMBER_WAVES) for member in range(MEMBERS)]
     launch = SideBySide(members, dispatch, kernarg, counts, progress)
     launch.run()
     return launch.begun
-
-
-def _member_waves(dispatch: Dispatch) -> int:
-    """Return the waves of a member's batch, or 0 if a launch has too few for `MEMBERS` of them."""
-    share = dispatch.executed // MEMBERS * dispatch.waves_per_workgroup
-    return min(share, MOST_WAVES) if share >= LEAST_WAVES else 0
 
 
 class SideBySide:

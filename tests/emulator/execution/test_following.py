@@ -31,7 +31,7 @@ ONLY_LATE = f"s_cmp_lg_u32 s2, {LATE}\ns_cbranch_scc1 .L{{label}}\n{{body}}\n.L{
 def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make batches small, so that several run one after another."""
     monkeypatch.setattr(batch, "BATCH_WAVES", 100)
-    monkeypatch.setattr(side_by_side, "LEAST_WAVES", 1 << 30)
+    monkeypatch.setattr(side_by_side, "MEMBER_WAVES", 1 << 30)
 
 
 @pytest.fixture

@@ -23,8 +23,7 @@ from tests.emulator.execution.test_interpreters import run_both
 
 @pytest.fixture(autouse=True)
 def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(side_by_side, "LEAST_WAVES", 4)
-    monkeypatch.setattr(side_by_side, "MOST_WAVES", 24)
+    monkeypatch.setattr(side_by_side, "MEMBER_WAVES", 24)
 
 
 @pytest.fixture
