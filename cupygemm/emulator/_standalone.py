@@ -125,9 +125,7 @@ def launch(
             )
         values.append(packed)
     extents = _extents(grid), _extents(block)
-    device.check_launch(found, *extents, dynamic_lds)
-    if cooperative:
-        device.check_cooperative(found, *extents, dynamic_lds)
+    device.check_launch(found, *extents, dynamic_lds, cooperative=cooperative)
     stats = run.launch(
         found, *extents, dynamic_lds, values, device.memory,
         device.target, order=order, profile=profile, sample=sample if profile else None,

@@ -44,6 +44,10 @@ class LaunchError(EmulatorError):
     """The device refuses a launch before it starts, e.g. with too many threads or too much LDS."""
 
 
+class CooperativeLaunchError(LaunchError):
+    """The device cannot hold all workgroups of a cooperative launch at once."""
+
+
 @dataclass(eq=False)
 class Stream:
     """A stream's properties; `StreamOrder` records its work."""
@@ -180,7 +184,7 @@ class Device:
         KernelFault
             The kernel made an error; see `KernelFault`.
         """
-        self.check_launch(kernel, grid, block, dynamic_lds)
+        self.check_launch(kernel, grid, block, dynamic_lds, cooperative=cooperative)
         run = _run()
         with self.launching:
             if operation is not None:
@@ -209,10 +213,12 @@ class Device:
         grid: tuple[int, int, int],
         block: tuple[int, int, int],
         dynamic_lds: int,
+        *,
+        cooperative: bool = False,
     ) -> None:
         """Raise `LaunchError` if the device cannot run a launch; check the kernel's source once."""
         what = f"launch of {kernel.name} with grid {grid} and block {block}"
-        threads = block[0] * block[1] * block[2]
+        threads = math.prod(block)
         if min(*grid, *block) < 1:
             raise LaunchError(f"{what}: every extent must be at least 1")
         if any(extent > limit for extent, limit in zip(grid, MAX_GRID, strict=True)):
@@ -230,20 +236,12 @@ class Device:
             )
         warp_idioms.report(kernel.code_object, threads)
         polling.report(kernel.code_object)
-
-    def check_cooperative(
-        self,
-        kernel: Kernel,
-        grid: tuple[int, int, int],
-        block: tuple[int, int, int],
-        dynamic_lds: int,
-    ) -> None:
-        """Raise `LaunchError` if a cooperative grid does not fit the device as a whole."""
-        workgroups, threads = math.prod(grid), math.prod(block)
-        fitting = self.occupancy(kernel, threads, dynamic_lds)
+        if not cooperative:
+            return
+        workgroups, fitting = math.prod(grid), self.occupancy(kernel, threads, dynamic_lds)
         most = fitting * self.target.num_cus
         if workgroups > most:
-            raise LaunchError(
+            raise CooperativeLaunchError(
                 f"{kernel.name}: a cooperative launch of {workgroups:,} workgroups; the device "
                 f"holds {most:,} of {threads} work-items at once, {fitting} on each compute unit. "
                 "They would wait for workgroups that cannot start: a deadlock"

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from cupygemm.emulator.code_object import InvalidCodeObject
 from cupygemm.emulator.concurrency.stream_deferral import DeferredFault
-from cupygemm.emulator.device import LaunchError
+from cupygemm.emulator.device import CooperativeLaunchError, LaunchError
 from cupygemm.emulator.errors import EmulatorError, KernelFault, UnsupportedInstruction
 from cupygemm.emulator.memory.host_memory import OutOfMemory
 from cupygemm.emulator.runtime.answering import answering
@@ -20,6 +20,7 @@ from cupygemm.emulator.runtime.status import HipError, Status
 
 # The status of an error of the device; the first matching class counts.
 _STATUS = (
+    (CooperativeLaunchError, Status.COOPERATIVE_LAUNCH_TOO_LARGE),
     (LaunchError, Status.LAUNCH_OUT_OF_RESOURCES),
     (InvalidCodeObject, Status.INVALID_IMAGE),
     (UnsupportedInstruction, Status.NOT_SUPPORTED),

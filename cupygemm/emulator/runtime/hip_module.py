@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from cupygemm._build.private_dir import check_of_the_system
 from cupygemm.emulator.code_object import InvalidCodeObject
-from cupygemm.emulator.device import Device, LaunchError
+from cupygemm.emulator.device import Device
 from cupygemm.emulator.peers import Devices
 from cupygemm.emulator.runtime.handles import Handles
 from cupygemm.emulator.runtime.host_bytes import host_bytes, host_values
@@ -178,12 +178,7 @@ class ModuleFunctions(Handles):
         cooperative: bool = False,
     ) -> None:  # fmt: skip
         device = self.device
-        device.check_launch(kernel, grid, block, dynamic_lds)
-        if cooperative:
-            try:
-                device.check_cooperative(kernel, grid, block, dynamic_lds)
-            except LaunchError as error:
-                raise HipError(Status.COOPERATIVE_LAUNCH_TOO_LARGE, str(error)) from None
+        device.check_launch(kernel, grid, block, dynamic_lds, cooperative=cooperative)
         launch = KernelLaunch(
             device, function, kernel, grid, block, dynamic_lds, tuple(values), cooperative
         )
