@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from cupygemm.emulator.native import library
 from cupygemm.emulator.programs.native_program import ScalarMask, VectorMask
 from cupygemm.emulator.units.memory.machine import machine_of
-from cupygemm.emulator.units.structures import members
+from cupygemm.emulator.units.structures import PointedArrays, members
 from cupygemm.emulator.waves.marks import marks_of
 from cupygemm.emulator.waves.state import Group
 
@@ -142,12 +142,13 @@ class LoopFollower(Protocol):
         """Return the number of batches that C has started during the call."""
 
 
-class NativeLoop:
+class NativeLoop(PointedArrays):
     """The C loop over one batch."""
 
     def __init__(
         self, state: State, program: NativeProgram, scoreboard: Scoreboard, scheduler: Scheduler
     ) -> None:
+        super().__init__()
         self.state, self.program = state, program
         self.recorder: LoopRecorder | None = None
         self.following: LoopFollower | None = None
@@ -159,7 +160,6 @@ class NativeLoop:
         waves = state.num_waves
         self.ids = np.zeros(waves, np.int64)
         self.counts: NDArray[np.int64] = np.zeros(0, np.int64)
-        self._arrays: dict[str, Any] = {}
         self._num_linked = 0  # loads whose slot points to their record
         self.struct = LoopStruct(
             machine=machine_of(state).address,
@@ -223,10 +223,6 @@ class NativeLoop:
         """Take turns with the other batches of the ``struct turns`` at `turns`; None ends this."""
         self.struct.turns, self.struct.member = turns, member
 
-    def _point(self, name: str, array: NDArray[Any]) -> None:
-        self._arrays[name] = array
-        setattr(self.struct, name, array.ctypes.data)
-
     def fit(self) -> None:
         """Make room for the instructions and loads that the program has gained."""
         program, struct = self.program, self.struct
@@ -238,16 +234,16 @@ class NativeLoop:
             struct.num_counts = grown.size
         self.scoreboard.fit()
         slots = self.scoreboard.slots
-        if "slots" not in self._arrays or self._arrays["slots"] is not slots:
+        if "slots" not in self.arrays or self.arrays["slots"] is not slots:
             outstanding = np.zeros(len(slots), np.int64)
             in_flight = int(struct.num_outstanding)
-            outstanding[:in_flight] = self._arrays.get("outstanding", outstanding)[:in_flight]
+            outstanding[:in_flight] = self.arrays.get("outstanding", outstanding)[:in_flight]
             self._point("slots", slots)
             self._point("outstanding", outstanding)
             self._point("slot_loads", np.zeros(len(slots), np.uint64))
             struct.num_slots = len(slots)
             self._num_linked = 0
-        loads = self._arrays["slot_loads"]
+        loads = self.arrays["slot_loads"]
         for slot, entry in enumerate(program.loads[self._num_linked :], self._num_linked):
             loads[slot] = ctypes.addressof(entry.record)
         self._num_linked = len(program.loads)
@@ -308,7 +304,7 @@ class NativeLoop:
                 _SCALAR_BYTES,
             )
         outstanding = board.outstanding
-        self._arrays["outstanding"][: len(outstanding)] = outstanding
+        self.arrays["outstanding"][: len(outstanding)] = outstanding
         struct.num_outstanding = len(outstanding)
         for name in _SCHEDULE:
             setattr(struct, name, getattr(self.scheduler, name))
@@ -330,7 +326,7 @@ class NativeLoop:
         marks.suspect_vector = int.from_bytes(struct.suspect_vector, "little")
         marks.suspect_scalar = int.from_bytes(struct.suspect_scalar, "little")
         marks.take_marked(int.from_bytes(struct.marked, "little"))
-        board.outstanding = self._arrays["outstanding"][: struct.num_outstanding].tolist()
+        board.outstanding = self.arrays["outstanding"][: struct.num_outstanding].tolist()
         for name in _SCHEDULE:
             setattr(self.scheduler, name, getattr(struct, name))
 
@@ -348,7 +344,7 @@ class NativeLoop:
         count = self.struct.num_remaining
         if not count:
             return group
-        return Group(self.state, self._arrays["remaining"][:count].copy(), count)
+        return Group(self.state, self.arrays["remaining"][:count].copy(), count)
 
     def start_group(self, group: Group) -> None:
         """Continue the loop with a group that Python's scheduler has chosen."""
@@ -360,7 +356,7 @@ class NativeLoop:
         is_idle = self._lockstep and scheduler.watch.is_idle
         struct.lockstep, struct.work = is_idle, _WORK
         others = sorted(scheduler.others)
-        self._arrays["others"][: len(others)] = others
+        self.arrays["others"][: len(others)] = others
         struct.num_others, struct.ahead = len(others), scheduler.ahead
         struct.quantum, struct.steps, struct.has_group = scheduler.quantum, 0, 1
         struct.pc, struct.mode = int(self.state.pc[ids[0]]), int(self.state.modes[ids[0]])

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cupygemm.emulator.units.structures import members
+from cupygemm.emulator.units.structures import PointedArrays, members
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,7 +43,7 @@ class RecorderStruct(ctypes.Structure):
     )
 
 
-class NativeRecorder:
+class NativeRecorder(PointedArrays):
     """The counts of one batch that the loop in C records.
 
     Parameters
@@ -56,9 +56,9 @@ class NativeRecorder:
     """
 
     def __init__(self, recorder: Any, state: State, rings: dict[str, NDArray[np.int64]]) -> None:
+        super().__init__()
         self._recorder, self._state = recorder, state
         waves = state.num_waves
-        self._arrays: dict[str, NDArray[Any]] = {}
         self._entries: Sequence[Entry] = ()
         self._size = 0
         self.struct = RecorderStruct(caches=recorder.caches.address, trace_size=_TRACED)
@@ -75,15 +75,11 @@ class NativeRecorder:
         self._point("cycles", np.zeros(waves, np.int32))
         self._point("outcomes", np.zeros((waves, 5), np.int32))
 
-    def _point(self, name: str, array: NDArray[Any]) -> None:
-        self._arrays[name] = array
-        setattr(self.struct, name, array.ctypes.data)
-
     def fit(self, size: int, entries: Sequence[Entry]) -> None:
         """Grow the arrays for the counts of `size` instructions."""
         self._entries = entries
         for name, extent in (("lanes", ()), ("conflicts", (3,)), ("lines", (5,))):
-            old = self._arrays.get(name)
+            old = self.arrays.get(name)
             if old is None or len(old) < size:
                 grown = np.zeros((size, *extent), np.int64)
                 grown[: 0 if old is None else len(old)] = 0 if old is None else old
@@ -111,8 +107,8 @@ class NativeRecorder:
         trace, struct = self._recorder.trace, self.struct
         trace.left, trace.complete = struct.left, bool(struct.complete)
         if struct.trace_length:
-            steps = self._arrays["trace"][: struct.trace_length]
-            trace.extend(self._state, steps, self._arrays["accesses"][: struct.num_accesses])
+            steps = self.arrays["trace"][: struct.trace_length]
+            trace.extend(self._state, steps, self.arrays["accesses"][: struct.num_accesses])
             struct.trace_length = struct.num_accesses = 0
         if 2 * struct.num_waits >= struct.waits_size:
             self._add_waits()
@@ -121,7 +117,7 @@ class NativeRecorder:
         """Add the waits to those of the recorder."""
         if not self.struct.num_waits:
             return
-        recorder, table = self._recorder, self._arrays["waits"]
+        recorder, table = self._recorder, self.arrays["waits"]
         entry = recorder.kernel.entry
         for key, operation, times in table[table[:, 0] != 0].tolist():
             wait = recorder.wait((key - 2) // 2, _COUNTERS[key % 2])
@@ -150,12 +146,12 @@ class NativeRecorder:
             if pc not in executions:
                 continue
             if record.counts_lanes:
-                lanes[pc] = lanes.get(pc, 0) + int(self._arrays["lanes"][record.index])
+                lanes[pc] = lanes.get(pc, 0) + int(self.arrays["lanes"][record.index])
             for name, table, wanted in (
                 ("lds_conflicts", "conflicts", record.num_phases),
-                ("global_lines", "lines", self._arrays["traffic"][record.index]),
+                ("global_lines", "lines", self.arrays["traffic"][record.index]),
             ):
-                values = self._arrays[table][record.index].tolist()
+                values = self.arrays[table][record.index].tolist()
                 reached = values[0] or table == "lines"  # FLAT may not have reached LDS
                 if wanted and reached:
                     counters = units.setdefault(name, {})

@@ -5,6 +5,8 @@ from __future__ import annotations
 from ctypes import Structure, c_float, c_int32, c_int64, c_uint32, c_uint64, c_void_p
 from typing import Any
 
+from numpy.typing import NDArray
+
 _TYPES: dict[str, Any] = {
     "int32": c_int32,
     "int64": c_int64,
@@ -29,6 +31,27 @@ def members(declarations: str) -> list[tuple[str, Any]]:
         type_name, *names = line.split()
         fields += [(name, _TYPES[type_name]) for name in names]
     return fields
+
+
+class PointedArrays:
+    """A structure and the arrays to which its members point, which it keeps alive.
+
+    Attributes
+    ----------
+    struct : ctypes.Structure
+    arrays : dict of str to array
+        By the name of the member.
+    """
+
+    struct: Any
+
+    def __init__(self) -> None:
+        self.arrays: dict[str, NDArray[Any]] = {}
+
+    def _point(self, name: str, array: NDArray[Any]) -> None:
+        """Let a member of the structure point to an array."""
+        self.arrays[name] = array
+        setattr(self.struct, name, array.ctypes.data)
 
 
 class FaultStruct(Structure):

@@ -32,7 +32,7 @@ from cupygemm.emulator.units.memory.operation import Operation
 from cupygemm.emulator.units.memory.write_backs import CHECK as WRITE_BACKS
 from cupygemm.emulator.units.memory.write_backs import may_communicate, without_write_back
 from cupygemm.emulator.units.native.form import address_of
-from cupygemm.emulator.units.structures import MachineStruct
+from cupygemm.emulator.units.structures import MachineStruct, PointedArrays
 from cupygemm.emulator.waves.marks import marks_of
 from cupygemm.emulator.waves.state import SCRATCH_BASE, Group, State, aligned_zeros
 
@@ -63,10 +63,11 @@ shadow blocks flags acquired releases skipped written_back invalidated
 """.split()
 
 
-class Machine:
+class Machine(PointedArrays):
     """The arrays of one batch, as C reads them."""
 
     def __init__(self, state: State) -> None:
+        super().__init__()
         self.state = state
         self.struct = MachineStruct(
             row_dwords=state.vgpr.strides[0] // 4,
@@ -83,7 +84,6 @@ class Machine:
         )
         self.dropped = self.struct.ignored
         self.address = ctypes.addressof(self.struct)
-        self.arrays: dict[str, NDArray[Any]] = {}
         for name in _STATE_ARRAYS.split():
             self._point(name, getattr(state, name))
         self.vgpr = state.vgpr
@@ -228,10 +228,10 @@ class Machine:
             self._point("written_back", np.zeros(state.num_waves, np.int32))
 
     def _point(self, name: str, array: NDArray[Any]) -> None:
+        """Let a member point to an array, whose elements must be adjacent as C expects them."""
         if not (array[0] if name in ("vgpr", "undefined") else array).flags.c_contiguous:
             raise ValueError(f"State.{name} is not C-contiguous")
-        self.arrays[name] = array
-        setattr(self.struct, name, array.ctypes.data)
+        super()._point(name, array)
 
     def _set_shadow(self, records: NDArray[Any], shift: int) -> None:
         blocks = -(-records.shape[1] // TOGETHER)
