@@ -11,18 +11,10 @@ that call a function are left out.
 from __future__ import annotations
 
 import re
-import weakref
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from cupygemm.emulator.code_object.kept_source import without_comments
-from cupygemm.emulator.diagnostics import checking
-from cupygemm.emulator.diagnostics.findings import report_call
-from cupygemm.emulator.diagnostics.source_findings import called_by_cupy
-from cupygemm.emulator.errors import SourceFault
-
-if TYPE_CHECKING:
-    from cupygemm.emulator.code_object import CodeObject
+from cupygemm.emulator.raw_kernels.source_check import SourceCheck
 
 CHECK = "polling"
 _CONDITION = r"((?:[^(){};]|\([^(){};]*\))*)"  # with at most one level of parentheses
@@ -45,35 +37,6 @@ _PLAIN = (
     "the compiler reads {} once, before the loop, or removes the loop: read it by "
     "__hip_atomic_load, or declare it volatile"
 )
-_seen: weakref.WeakSet[CodeObject] = weakref.WeakSet()
-
-
-def report(code_object: CodeObject) -> None:
-    """Report the loops of a program, at its first launch.
-
-    Parameters
-    ----------
-    code_object : CodeObject
-
-    Raises
-    ------
-    SourceFault
-        The check is an error.
-    """
-    if code_object in _seen:
-        return
-    severity = checking.policy()[CHECK]
-    if severity == "off":
-        return
-    _seen.add(code_object)
-    name, source = code_object.program
-    if not (found := list(loops(source))) or called_by_cupy():
-        return
-    if severity == "error":
-        _seen.discard(code_object)
-    lines = [f"  {name}:{line}: {what}" for line, what in found]
-    head = "HIP source waits in a loop for memory that it reads by plain loads"
-    report_call(SourceFault("\n".join([head, *lines, f"  check: {CHECK}"]), CHECK), severity)
 
 
 def loops(source: str) -> Iterator[tuple[int, str]]:
@@ -105,3 +68,8 @@ def _is_plain(source: str, name: str) -> bool:
     return is_declared is not None and not re.search(
         rf"\b(?:volatile|auto|atomic\w*)\b[^;(){{}}=,]*{_OTHERS}\b{name}\b", source
     )
+
+
+report = SourceCheck(
+    CHECK, "HIP source waits in a loop for memory that it reads by plain loads", loops
+).report

@@ -9,15 +9,11 @@ has no such groups.
 from __future__ import annotations
 
 import re
-import weakref
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from cupygemm.emulator.code_object.kept_source import without_comments
-from cupygemm.emulator.diagnostics import checking
-from cupygemm.emulator.diagnostics.findings import report_call
-from cupygemm.emulator.diagnostics.source_findings import called_by_cupy
-from cupygemm.emulator.errors import SourceFault
+from cupygemm.emulator.raw_kernels.source_check import SourceCheck
 
 if TYPE_CHECKING:
     from cupygemm.emulator.code_object import CodeObject
@@ -87,7 +83,6 @@ _TOO_EARLY = (
     "the compiler may read {} before another lane has added to it: declare it volatile, or put "
     "__syncthreads() between the steps"
 )
-_seen: weakref.WeakSet[CodeObject] = weakref.WeakSet()
 
 
 def report(code_object: CodeObject, threads: int) -> None:
@@ -104,20 +99,8 @@ def report(code_object: CodeObject, threads: int) -> None:
     SourceFault
         The check is an error.
     """
-    if threads <= _WARP or code_object in _seen:
-        return
-    severity = checking.policy()[CHECK]
-    if severity == "off":
-        return
-    _seen.add(code_object)
-    name, source = code_object.program
-    if not (found := list(idioms(source))) or called_by_cupy():
-        return
-    if severity == "error":
-        _seen.discard(code_object)
-    lines = [f"  {name}:{line}: {what}" for line, what in found]
-    head = "HIP source has idioms of warps of 32 threads, and a wave has 64 lanes"
-    report_call(SourceFault("\n".join([head, *lines, f"  check: {CHECK}"]), CHECK), severity)
+    if threads > _WARP:
+        _SOURCE_CHECK.report(code_object)
 
 
 def idioms(source: str) -> Iterator[tuple[int, str]]:
@@ -247,3 +230,8 @@ def _arguments(text: str) -> list[str]:
         else:
             parts[-1] += letter
     return []
+
+
+_SOURCE_CHECK = SourceCheck(
+    CHECK, "HIP source has idioms of warps of 32 threads, and a wave has 64 lanes", idioms
+)
