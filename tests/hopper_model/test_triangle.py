@@ -13,22 +13,12 @@ from cupygemm._backends.hopper import backend, product
 from cupygemm._backends.hopper.choice.configurations import configs_for
 from cupygemm._backends.hopper.other_products import triangle
 from cupygemm._plan.table import NO_PLAN, PLANS
-from cupygemm._records.problem import GemmProblem
 from tests.hopper_model.device import NUM_SMS
+from tests.problems import problem_of
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
 F16, F32, I8, I32 = map(np.dtype, (np.float16, np.float32, np.int8, np.int32))
-PROBLEM = GemmProblem(
-    m=8,
-    n=8,
-    k=16,
-    batch=(),
-    a_dtype="f16",
-    b_dtype="f16",
-    out_dtype="f32",
-    a_major="k",
-    b_major="k",
-)
+PROBLEM = problem_of(8, 8, 16, "f16", "f32", majors="kk")
 RNG = np.random.default_rng(0)
 
 

@@ -9,19 +9,10 @@ from cupygemm._backends.hopper.compilation.compile import OPTIONS, read_cubin
 from cupygemm._backends.hopper.config import HopperConfig
 from cupygemm._backends.hopper.cuda.nvrtc import find_nvrtc
 from cupygemm._build.cache import get_or_build
-from cupygemm._records.problem import Epilogue, GemmProblem, Source
+from cupygemm._records.problem import Epilogue, Source
+from tests.problems import problem_of
 
-PROBLEM = GemmProblem(
-    m=512,
-    n=512,
-    k=512,
-    batch=(),
-    a_dtype="bf16",
-    b_dtype="bf16",
-    out_dtype="bf16",
-    a_major="k",
-    b_major="n",
-)
+PROBLEM = problem_of(512, 512, 512)
 EVERYTHING = Epilogue(
     alpha=True,
     scale_a=Source("f32", "row"),

@@ -15,25 +15,14 @@ from cupygemm._backends.cdna.compile import CompiledKernel, compile_kernel
 from cupygemm._backends.cdna.launch import BLOCK_SCALE_ARGS
 from cupygemm._backends.cdna.mainloops import configs_for, ping_pong
 from cupygemm._backends.cdna.select import select
-from cupygemm._records.problem import Epilogue, GemmProblem, Source
+from cupygemm._records.problem import Epilogue, Source
 from cupygemm.emulator import profile_loop
 from tests.kernels.gemm import Case, Result
 from tests.kernels.host import compile_for_host
+from tests.problems import problem_of
 
-PROBLEM = GemmProblem(
-    m=512,
-    n=512,
-    k=512,
-    batch=(),
-    a_dtype="e4m3fn",
-    b_dtype="e4m3fn",
-    out_dtype="f32",
-    a_major="k",
-    b_major="k",
-    a_align=4,
-    b_align=4,
-    c_align=4,
-    block_scaled=True,
+PROBLEM = problem_of(
+    512, 512, 512, "e4m3fn", "f32", majors="kk", a_align=4, b_align=4, c_align=4, block_scaled=True
 )
 LAYOUTS = ("kk", "kn", "mk", "mn")
 

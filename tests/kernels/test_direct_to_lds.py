@@ -23,21 +23,12 @@ from cupygemm._backends.cdna.select import select
 from cupygemm._records.dtypes import ITEMSIZE, DType
 from cupygemm._records.problem import Epilogue, GemmProblem, Source
 from tests.kernels.gemm import Case, Placement, with_layout
+from tests.problems import problem_of
 from tests.tables import rows_of
 
 LAYOUTS = ["kk", "kn", "mk", "mn"]
 RESULTS = {"bf16": "bf16", "f16": "f32", "f64": "f64", "i8": "i32"}
-PROBLEM = GemmProblem(
-    m=4096,
-    n=4096,
-    k=4096,
-    batch=(),
-    a_dtype="bf16",
-    b_dtype="bf16",
-    out_dtype="bf16",
-    a_major="k",
-    b_major="n",
-)
+PROBLEM = problem_of(4096, 4096, 4096)
 
 
 def config_of(

@@ -11,19 +11,10 @@ from cupygemm._backends.cdna.check import check
 from cupygemm._backends.cdna.compile import compile_kernel
 from cupygemm._backends.cdna.mainloops import configs_for
 from cupygemm._backends.cdna.source import generate
-from cupygemm._records.problem import Epilogue, GemmProblem, Source
+from cupygemm._records.problem import Epilogue, Source
+from tests.problems import problem_of
 
-PROBLEM = GemmProblem(
-    m=512,
-    n=512,
-    k=512,
-    batch=(),
-    a_dtype="bf16",
-    b_dtype="bf16",
-    out_dtype="bf16",
-    a_major="k",
-    b_major="n",
-)
+PROBLEM = problem_of(512, 512, 512)
 BIAS = Epilogue(bias=Source("bf16", "column"), activation="gelu")
 EVERYTHING = Epilogue(
     alpha=True,

@@ -15,23 +15,13 @@ import pytest
 from cupygemm._backends.cdna.compile import compile_kernel
 from cupygemm._backends.cdna.config import GemmConfig
 from cupygemm._backends.cdna.mainloops import MAINLOOPS
-from cupygemm._records.problem import GemmProblem
 from cupygemm.emulator import profile_loop
 from cupygemm.emulator.calibration.turns import efficiency
 from tests.kernels.gemm import Case
+from tests.problems import problem_of
 
 PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "naive_to_ping_pong.rst"
-PROBLEM = GemmProblem(
-    m=4096,
-    n=4096,
-    k=4096,
-    batch=(),
-    a_dtype="bf16",
-    b_dtype="bf16",
-    out_dtype="f32",
-    a_major="k",
-    b_major="k",
-)
+PROBLEM = problem_of(4096, 4096, 4096, out_dtype="f32", majors="kk")
 TILE_K = 64
 
 

@@ -16,9 +16,10 @@ from cupygemm._backends.cdna.check import check
 from cupygemm._backends.cdna.compile import compile_kernel
 from cupygemm._backends.cdna.mainloops import MAINLOOPS, configs_for
 from cupygemm._backends.cdna.split import num_slots, slots_written, stream_tiles
-from cupygemm._records.problem import Epilogue, GemmProblem
+from cupygemm._records.problem import Epilogue
 from tests.kernels.gemm import Case, Placement, config_of, with_layout
 from tests.kernels.host import compile_for_host
+from tests.problems import problem_of
 
 LAYOUTS = ["kk", "kn", "mk", "mn"]
 RESULTS = {"bf16": "bf16", "f16": "f32", "f32": "f32", "f64": "f64", "i8": "i32"}
@@ -188,34 +189,14 @@ def test_a_workgroup_beyond_the_steps_has_nothing():
 def test_no_spills(arch, dtype, index, partition):
     """A persistent kernel's state leaves the mainloop the registers that it needs."""
     config = replace(configs_for(dtype, arch)[index], **PARTITIONS[partition])
-    problem = GemmProblem(
-        m=999,
-        n=999,
-        k=999,
-        batch=(),
-        a_dtype=dtype,
-        b_dtype=dtype,
-        out_dtype=RESULTS[dtype],
-        a_major="m",
-        b_major="k",
-    )
+    problem = problem_of(999, 999, 999, dtype, RESULTS[dtype], majors="mk")
     resources = compile_kernel(problem, config, arch).resources
     assert resources.scratch_bytes == resources.vgpr_spills == resources.sgpr_spills == 0
 
 
 def test_what_is_refused():
     config = config_of("gfx942", 64, 64)
-    problem = GemmProblem(
-        m=256,
-        n=256,
-        k=4 * config.tile_k,
-        batch=(),
-        a_dtype="bf16",
-        b_dtype="bf16",
-        out_dtype="bf16",
-        a_major="k",
-        b_major="n",
-    )
+    problem = problem_of(256, 256, 4 * config.tile_k)
     for changes, message in (
         ({"split_k": 5}, "split_k = 5 exceeds the 4 steps of k"),
         ({"split_k": 0}, "at least 1 and 0"),
@@ -230,17 +211,7 @@ def test_what_is_refused():
 def test_the_workspace_holds_what_is_cut():
     """16 tiles: in 3 parts each, or one round of 10 workgroups and 6 tiles between them."""
     config = config_of("gfx942", 64, 64)
-    problem = GemmProblem(
-        m=256,
-        n=256,
-        k=999,
-        batch=(),
-        a_dtype="bf16",
-        b_dtype="bf16",
-        out_dtype="bf16",
-        a_major="k",
-        b_major="n",
-    )
+    problem = problem_of(256, 256, 999)
     assert num_slots(replace(config, split_k=3), problem) == 48
     assert num_slots(replace(config, split_k=3, atomic=True), problem) == 16
     assert num_slots(config, problem) == 0

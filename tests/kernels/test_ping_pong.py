@@ -15,9 +15,9 @@ from cupygemm._backends.cdna.check import check
 from cupygemm._backends.cdna.compile import CompiledKernel, compile_kernel
 from cupygemm._backends.cdna.mainloops import ping_pong
 from cupygemm._records.dtypes import ITEMSIZE
-from cupygemm._records.problem import GemmProblem
 from cupygemm.emulator import profile_loop
 from tests.kernels.gemm import Case
+from tests.problems import problem_of
 
 LAYOUTS = ("kk", "kn", "mk", "mn")
 OUTPUTS = {
@@ -29,17 +29,7 @@ OUTPUTS = {
     "e4m3fn": "bf16",
     "e5m2": "f32",
 }
-PROBLEM = GemmProblem(
-    m=512,
-    n=512,
-    k=512,
-    batch=(),
-    a_dtype="bf16",
-    b_dtype="bf16",
-    out_dtype="bf16",
-    a_major="k",
-    b_major="n",
-)
+PROBLEM = problem_of(512, 512, 512)
 
 
 def case_of(

@@ -24,19 +24,10 @@ from cupygemm._backends.cdna.source import generate
 from cupygemm._build.toolchain import find_toolchain
 from cupygemm._records.dtypes import ITEMSIZE, DType
 from cupygemm._records.problem import Epilogue, GemmProblem
+from tests.problems import problem_of
 from tests.tables import rows_of
 
-PROBLEM = GemmProblem(
-    m=512,
-    n=512,
-    k=512,
-    batch=(),
-    a_dtype="bf16",
-    b_dtype="bf16",
-    out_dtype="bf16",
-    a_major="k",
-    b_major="n",
-)
+PROBLEM = problem_of(512, 512, 512)
 
 
 def variants(arch: str) -> list[tuple[GemmConfig, GemmProblem]]:

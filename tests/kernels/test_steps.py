@@ -18,10 +18,10 @@ from cupygemm._backends.cdna.compile import compile_kernel
 from cupygemm._backends.cdna.mainloops import ping_pong, register_double_buffer
 from cupygemm._build.cache import get_or_build
 from cupygemm._build.toolchain import find_toolchain
-from cupygemm._records.problem import GemmProblem
 from cupygemm.emulator import profile_loop
 from cupygemm.emulator.profiling.loop import LoopProfile
 from tests.hip.harness import Program
+from tests.problems import problem_of
 
 PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "naive_to_ping_pong.rst"
 SOURCE = PAGE.with_name("steps.hip")
@@ -74,17 +74,7 @@ def count(step: str) -> LoopProfile:
     """Return the count of a step, or of a kernel of the library in its place."""
     if step in STEPS:
         return profile_loop(build(), step, conflicts=conflicts(step))
-    problem = GemmProblem(
-        m=4096,
-        n=4096,
-        k=4096,
-        batch=(),
-        a_dtype="bf16",
-        b_dtype="bf16",
-        out_dtype="f32",
-        a_major="k",
-        b_major="k",
-    )
+    problem = problem_of(4096, 4096, 4096, out_dtype="f32", majors="kk")
     if step == "ping_pong":
         config = ping_pong.configs("bf16", TARGET)[0]
     else:

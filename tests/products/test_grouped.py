@@ -10,6 +10,7 @@ import pytest
 import cupygemm
 from cupygemm._backends.cdna import grouped as grouped_cdna
 from cupygemm._backends.runners import SharedLaunch
+from tests.problems import problem_of
 from tests.tables import swept
 
 RNG = np.random.default_rng(0)
@@ -198,20 +199,9 @@ def test_no_products_are_no_products():
 @pytest.mark.slow
 def test_the_configuration_suits_the_sum_of_the_tiles():
     from cupygemm._backends.cdna.arch import ARCHS
-    from cupygemm._records.problem import GemmProblem
 
     arch = ARCHS["gfx942"]
-    alone = GemmProblem(
-        m=64,
-        n=64,
-        k=512,
-        batch=(),
-        a_dtype="f16",
-        b_dtype="f16",
-        out_dtype="f16",
-        a_major="k",
-        b_major="n",
-    )
+    alone = problem_of(64, 64, 512, "f16")
     few, many = (grouped_cdna.choose([alone] * count, arch).config for count in (1, 4000))
     large = replace(alone, m=4096, n=4096)
     assert few.tile_m * few.tile_n <= many.tile_m * many.tile_n

@@ -22,25 +22,15 @@ from cupygemm._plan import winners
 from cupygemm._plan.plan import choose
 from cupygemm._plan.table import PLANS
 from cupygemm._products import matmul as _matmul
-from cupygemm._records.problem import GemmProblem
 from cupygemm._request.layout import contiguous
 from cupygemm._request.options import Options
 from cupygemm._request.request import make_request
 from cupygemm._tuning import tune as _tune
 from cupygemm._tuning.product import products_of
 from cupygemm._tuning.timer import DeviceTimer
+from tests.problems import problem_of
 
-PROBLEM = GemmProblem(
-    m=64,
-    n=96,
-    k=128,
-    batch=(),
-    a_dtype="f32",
-    b_dtype="f32",
-    out_dtype="f32",
-    a_major="k",
-    b_major="n",
-)
+PROBLEM = problem_of(64, 96, 128, "f32")
 
 
 @pytest.fixture(autouse=True)

@@ -13,19 +13,9 @@ from cupygemm._backends.cdna.resources import Resources, read_resources
 from cupygemm._backends.cdna.select import select
 from cupygemm._build import cache as _cache
 from cupygemm._build.toolchain import CompileError, Toolchain, ToolchainError
-from cupygemm._records.problem import GemmProblem
+from tests.problems import problem_of
 
-PROBLEM = GemmProblem(
-    m=100,
-    n=200,
-    k=300,
-    batch=(),
-    a_dtype="bf16",
-    b_dtype="bf16",
-    out_dtype="f32",
-    a_major="k",
-    b_major="n",
-)
+PROBLEM = problem_of(100, 200, 300, out_dtype="f32")
 SOURCE = """
 extern "C" __attribute__((global)) void cupygemm_gemm(float* out, float value) {
     __attribute__((shared)) float line[64];

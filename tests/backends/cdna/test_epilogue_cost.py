@@ -17,20 +17,11 @@ from cupygemm._backends.cdna.source import generate
 from cupygemm._build.toolchain import find_toolchain
 from cupygemm._epilogue.activations import ACTIVATIONS
 from cupygemm._records.dtypes import DType
-from cupygemm._records.problem import Epilogue, GemmProblem, Source
+from cupygemm._records.problem import Epilogue, Source
+from tests.problems import problem_of
 
 MI300X = ARCHS["gfx942"]
-PROBLEM = GemmProblem(
-    m=4096,
-    n=4096,
-    k=4096,
-    batch=(),
-    a_dtype="bf16",
-    b_dtype="bf16",
-    out_dtype="bf16",
-    a_major="k",
-    b_major="n",
-)
+PROBLEM = problem_of(4096, 4096, 4096)
 MATRIX, COLUMN = Source("f32", "matrix"), Source("bf16", "column")
 QUARTER_RATE = re.compile(r"\tv_(exp|log|rcp|rsq|sqrt|sin|cos)_")
 

@@ -8,23 +8,13 @@ from cupygemm._backends.cdna.arch import ARCHS
 from cupygemm._backends.cdna.check import check
 from cupygemm._backends.cdna.mainloops import configs_for, raster_group, resident_workgroups
 from cupygemm._backends.cdna.select import estimate, partitions, select
-from cupygemm._records.problem import GemmProblem
+from tests.problems import problem_of
 
 MI300X = ARCHS["gfx942"]
 
 
 def problem(m, n, k, batch=(), **changes):
-    made = GemmProblem(
-        m=m,
-        n=n,
-        k=k,
-        batch=batch,
-        a_dtype="bf16",
-        b_dtype="bf16",
-        out_dtype="bf16",
-        a_major="k",
-        b_major="n",
-    )
+    made = problem_of(m, n, k, batch=batch)
     return replace(made, **changes)
 
 

@@ -9,19 +9,9 @@ import pytest
 from cupygemm._backends.cdna.mainloops import configs_for
 from cupygemm._backends.cdna.source import ENTRY, config_text, generate
 from cupygemm._build.flatten import device_source, flatten
-from cupygemm._records.problem import GemmProblem
+from tests.problems import problem_of
 
-PROBLEM = GemmProblem(
-    m=100,
-    n=200,
-    k=300,
-    batch=(),
-    a_dtype="bf16",
-    b_dtype="bf16",
-    out_dtype="f32",
-    a_major="m",
-    b_major="n",
-)
+PROBLEM = problem_of(100, 200, 300, out_dtype="f32", majors="mn")
 
 
 @pytest.fixture(scope="module")

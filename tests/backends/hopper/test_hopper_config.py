@@ -16,20 +16,11 @@ from cupygemm._backends.hopper.choice.tile_shapes import (
     TRANSPOSED_CONFIGS,
 )
 from cupygemm._backends.hopper.config import SHARED_BYTES, HopperArch, step_group
-from cupygemm._records.problem import Epilogue, GemmProblem
+from cupygemm._records.problem import Epilogue
+from tests.problems import problem_of
 
 ARCH = HopperArch()
-PROBLEM = GemmProblem(
-    m=4096,
-    n=4096,
-    k=4096,
-    batch=(),
-    a_dtype="bf16",
-    b_dtype="bf16",
-    out_dtype="bf16",
-    a_major="k",
-    b_major="n",
-)
+PROBLEM = problem_of(4096, 4096, 4096)
 
 
 @pytest.mark.parametrize("config", [*CONFIGS, *NARROW_CONFIGS], ids=lambda config: config.name)
