@@ -142,7 +142,7 @@ template <class Operand> struct DirectLoader {
                 units.data[i] = buffer_load_b128(memory, from);
             else
                 units.data[i] = u32x4{buffer_load_b32(memory, from), 0, 0, 0};
-            units.last[i] = End::load(exact, offset(i), num_valid(i, rows_left, k_left));
+            units.last[i] = End::load(exact, offset(i), num_valid(*this, i, rows_left, k_left));
         }
     }
 
@@ -153,7 +153,7 @@ template <class Operand> struct DirectLoader {
         for (int i = 0; i < num_loads; ++i) {
             // Without settled_here, the comparisons would be kept from the load on, in scalar
             // registers.
-            const u32 valid = settled_here(num_valid(i, rows_left, k_left));
+            const u32 valid = settled_here(num_valid(*this, i, rows_left, k_left));
             const u32x4 whole = End::cut(units.data[i], units.last[i], static_cast<i32>(valid));
             const u32 at = (thread + i * num_threads) * direct_load_bytes;
             if constexpr (direct_load_bytes == 16)
@@ -162,16 +162,6 @@ template <class Operand> struct DirectLoader {
                 ds_write_b32(tile, at, whole.x);
             end_phase(); // the comparisons of all units together would not fit in scalar registers
         }
-    }
-
-    // The number of elements from the first of unit i to the end of the matrix, along the unit. It
-    // may exceed the size of the unit.
-    CUPYGEMM_INLINE i32 num_valid(int i, i32 rows_left, i32 k_left) const {
-        const i32 k_valid = k_left - static_cast<i32>(k(i));
-        if constexpr (major == Major::k)
-            return k_valid;
-        else
-            return k_valid > 0 ? rows_left - static_cast<i32>(row(i)) : 0;
     }
 };
 

@@ -242,7 +242,7 @@ template <class Operand> struct Stager {
         for (int i = 0; i < num_vectors; ++i) {
             const bool inside = static_cast<i32>(k(i)) < k_left;
             load_vector(ragged.vectors, i, memory, inside ? offset(i) : out_of_range, 0);
-            ragged.last[i] = End::load(exact, offset(i), num_valid(i, rows_left, k_left));
+            ragged.last[i] = End::load(exact, offset(i), num_valid(*this, i, rows_left, k_left));
         }
     }
 
@@ -257,21 +257,11 @@ template <class Operand> struct Stager {
             for (int i = 0; i < num_vectors; ++i) {
                 // Without settled_here, the comparisons for all vectors of both operands would be
                 // kept from the loads on, in more scalar registers than exist.
-                const u32 valid = settled_here(num_valid(i, rows_left, k_left));
+                const u32 valid = settled_here(num_valid(*this, i, rows_left, k_left));
                 vectors[i] = End::cut(vectors[i], ragged.last[i], static_cast<i32>(valid));
             }
         }
         put(tile, vectors, 0, num_vectors);
-    }
-
-    // The number of elements of vector i that lie inside the matrix. They come first; the number
-    // may exceed the vector's size.
-    CUPYGEMM_INLINE i32 num_valid(int i, i32 rows_left, i32 k_left) const {
-        const i32 k_valid = k_left - static_cast<i32>(k(i));
-        if constexpr (major == Major::k)
-            return k_valid;
-        else
-            return k_valid > 0 ? rows_left - static_cast<i32>(row(i)) : 0;
     }
 };
 

@@ -22,6 +22,17 @@ template <class Operand> CUPYGEMM_INLINE bool is_whole(i32 rows_left, i32 k_left
     return Operand::dword_aligned && k_left == Operand::tile_k && !ends_in_dword;
 }
 
+// The number of elements from the first of a loader's vector i to the end of the matrix, along the
+// vector. It may exceed the vector's size.
+template <class Loader>
+CUPYGEMM_INLINE i32 num_valid(const Loader &loader, int i, i32 rows_left, i32 k_left) {
+    const i32 k_valid = k_left - static_cast<i32>(loader.k(i));
+    if constexpr (Loader::major == Major::k)
+        return k_valid;
+    else
+        return k_valid > 0 ? rows_left - static_cast<i32>(loader.row(i)) : 0;
+}
+
 template <int element_bytes> struct VectorEnd {
     static_assert(element_bytes % 4 == 0, "elements narrower than a dword have specializations");
     struct Last {};
