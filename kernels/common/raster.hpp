@@ -86,9 +86,9 @@ CUPYGEMM_INLINE TileIndex hilbert_order(u32 index, u32 tiles_m, u32 tiles_n) {
         }
         width -= low;
         if (outer) {
-            const u32 turned = along;
+            const u32 before = along;
             along = across;
-            across = turned;
+            across = before;
             width = length;
             length = low;
             along_n = !along_n;

@@ -19,7 +19,8 @@
 namespace cupygemm {
 
 template <class Config> struct RowGroupScheduler : OfOneProduct {
-    static_assert(!Config::split_k && !Config::stream_k && !Config::ping_pong && !Config::c_turned,
+    static_assert(!Config::split_k && !Config::stream_k && !Config::ping_pong &&
+                      !Config::transposed_c,
                   "groups of rows are computed by whole tiles, each by all consumers");
 
     // Values derived from these are recomputed, since registers are few.

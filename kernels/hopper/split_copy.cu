@@ -1,13 +1,13 @@
 // Copies an fp32 operand to the form that the tf32 kernel reads: adjacent along k, and split into
 // parts if the product must be as accurate as fp32.
 //
-// wgmma reads 32-bit operands only along k, so a source with rows along k (`turned`) is transposed.
-// An fp32 product takes three parts: x = high + low, each a tf32 number, up to 2^-24 |x|. Along k,
-// the copy of A is (low, finite high, high) and the copy of B is (finite high, low, high). One tf32
-// product over three times k then sums low high + high low + high high, the small terms first.
-// Infinities and NaN appear only in the last parts, because elsewhere they would be multiplied by
-// zeros or added with opposite signs. A block transposes 64 rows by 32 columns, or copies four
-// elements per thread. `config.cuh` defines `Config::turned`, `num_parts` (1 or 3) and `low_part`.
+// wgmma reads 32-bit operands only along k, so a source with rows along k is transposed. An fp32
+// product takes three parts: x = high + low, each a tf32 number, up to 2^-24 |x|. Along k, the copy
+// of A is (low, finite high, high) and the copy of B is (finite high, low, high). One tf32 product
+// over three times k then sums low high + high low + high high, the small terms first. Infinities
+// and NaN appear only in the last parts, because elsewhere they would be multiplied by zeros or
+// added with opposite signs. A block transposes 64 rows by 32 columns, or copies four elements per
+// thread. `config.cuh` defines `Config::transposes`, `num_parts` (1 or 3) and `low_part`.
 #include "common/numeric.hpp"
 #include "config.cuh"
 #include "hopper/dependent_launch.cuh"
@@ -129,7 +129,7 @@ extern "C" __global__ void __launch_bounds__(256)
     let_next_kernel_start();
     wait_for_work_before();
     const u32 batches = args.batch0 * args.batch1 * args.batch2;
-    const u64 lines = Config::turned ? args.columns : args.rows;
+    const u64 lines = Config::transposes ? args.columns : args.rows;
     for (u32 batch = blockIdx.y; batch < batches; batch += gridDim.y) {
         const u32 index2 = batch % args.batch2, outer = batch / args.batch2;
         const i64 offset = index2 * args.stride[2] + outer % args.batch1 * args.stride[1] +
@@ -137,7 +137,7 @@ extern "C" __global__ void __launch_bounds__(256)
         const float *source = reinterpret_cast<const float *>(args.source) + offset;
         float *destination = reinterpret_cast<float *>(args.destination) +
                              batch * lines * Config::num_parts * args.part;
-        if constexpr (Config::turned) {
+        if constexpr (Config::transposes) {
             __shared__ float staged[tile_columns][tile_rows + 1]; // (column, row)
             turn(args, source, destination, staged);
         } else {

@@ -5,8 +5,9 @@
 // store that read it is done. With enough buffers, the stores of one tile overlap the mainloop of
 // the next. TMA cannot write C if its rows do not begin and end at multiples of 16 bytes; each warp
 // then stores the rows that it has staged (store_rows.cuh). A kernel that computes the transpose of
-// C (`c_turned`) transposes blocks as it stages them: the rows of such a block, which are rows of
-// C, are the kernel's columns. Their number is any multiple of 8, and up to 64 are staged together.
+// C (`transposed_c`) transposes blocks as it stages them: the rows of such a block, which are rows
+// of C, are the kernel's columns. Their number is any multiple of 8, and up to 64 are staged
+// together.
 #pragma once
 
 #include "hopper/cluster.cuh"
@@ -26,16 +27,16 @@ template <class Config> struct TileStore {
     static constexpr u32 staged_bytes = block_rows * row_bytes;
     static constexpr u32 num_buffers = Config::epilogue_buffers * (block_bytes / staged_bytes);
     // Rows of C in one TMA store. A staged block holds as many of these boxes as fit.
-    static constexpr u32 box_rows = Config::c_turned ? T::turned_box_rows() : block_rows;
+    static constexpr u32 box_rows = Config::transposed_c ? T::transposed_box_rows() : block_rows;
     // The columns and rows of a block of sums that go to one staged block. If columns are
     // transposed, the last staged block of a tile may take fewer.
     static constexpr u32 staged_columns =
-        Config::c_turned ? block_rows / box_rows * box_rows : columns;
-    static constexpr u32 staged_rows = Config::c_turned ? columns : block_rows;
+        Config::transposed_c ? block_rows / box_rows * box_rows : columns;
+    static constexpr u32 staged_rows = Config::transposed_c ? columns : block_rows;
     static constexpr u32 strips = block_rows / staged_rows;
 
     static constexpr u32 parts = ceil_div(Config::tile_n, staged_columns) * strips;
-    static_assert(Config::c_turned || Config::tile_n % columns == 0 || Config::has_narrow_boxes,
+    static_assert(Config::transposed_c || Config::tile_n % columns == 0 || Config::has_narrow_boxes,
                   "narrower boxes of C need a map of their own");
     using Epilogue = TileEpilogue<Config, groups>;
     // Whether all blocks of a tile are staged before any is stored, which takes fewer barriers.
@@ -44,7 +45,7 @@ template <class Config> struct TileStore {
         Config::tma_store && !Config::has_epilogue && num_buffers >= T::consumer_blocks * parts;
 
     static_assert(
-        !Config::c_turned || out_bytes == (T::a_in_registers ? 4 : 2),
+        !Config::transposed_c || out_bytes == (T::a_in_registers ? 4 : 2),
         "a staged row must hold 32 rows of an A in registers, or 64 rows of an A in shared memory");
 
     u32 barrier;    // of the warpgroup
@@ -83,15 +84,15 @@ private:
             for (u32 part = 0; part < parts; ++part) {
                 const u32 column = part / strips * staged_columns;
                 const u32 strip = part % strips * staged_rows;
-                const u32 c_rows = Config::c_turned
+                const u32 c_rows = Config::transposed_c
                                        ? minimum(staged_columns, Config::tile_n - column)
                                        : block_rows;
                 const u32 row =
                     work.row + (consumer * T::consumer_blocks + block) * block_rows + strip;
-                const u32 c_row = Config::c_turned ? work.column + column : row;
-                const u32 c_column = Config::c_turned ? row : work.column + column;
+                const u32 c_row = Config::transposed_c ? work.column + column : row;
+                const u32 c_column = Config::transposed_c ? row : work.column + column;
                 const u32 c_columns =
-                    Config::c_turned ? columns : minimum(columns, Config::tile_n - column);
+                    Config::transposed_c ? columns : minimum(columns, Config::tile_n - column);
                 if (Config::row_groups && c_row >= work.row_end)
                     return; // later blocks have no rows of the group either
                 const SharedAddress staged = staging + buffer * staged_bytes;
@@ -102,8 +103,8 @@ private:
                 staged_sync(barrier); // the buffer may be written
                 if constexpr (Config::has_epilogue)
                     stage_finished(staged, thread, acc, block, part, epilogue);
-                else if constexpr (Config::c_turned)
-                    stage_turned(staged, thread, acc.value[block], column, strip, c_rows);
+                else if constexpr (Config::transposed_c)
+                    stage_transposed(staged, thread, acc.value[block], column, strip, c_rows);
                 else
                     stage(staged, thread, acc.value[block], column);
                 if constexpr (Config::tma_store) {
@@ -197,7 +198,7 @@ private:
     CUPYGEMM_INLINE static void stage_finished(SharedAddress staged, u32 thread,
                                                const Accumulators<Config> &acc, u32 block, u32 part,
                                                Epilogue &epilogue) {
-        static_assert(!Config::c_turned, "the transpose of C cannot have an epilogue");
+        static_assert(!Config::transposed_c, "the transpose of C cannot have an epilogue");
         const u32 warp = thread / 32, lane = thread % 32;
         const auto finish = [&](u32 group, u32 half, u32 e) {
             const u32 index = (part * groups + group) * 4 + 2 * half + e;
@@ -252,7 +253,7 @@ private:
     // Order a warp's accesses to a staging buffer with those of the warpgroup's other warps, or,
     // where a warp stores only what it staged itself, with those of its own lanes.
     CUPYGEMM_INLINE static void staged_sync(u32 barrier) {
-        if constexpr (Config::tma_store || Config::c_turned || T::a_in_registers)
+        if constexpr (Config::tma_store || Config::transposed_c || T::a_in_registers)
             warpgroup_sync(barrier);
         else
             __syncwarp();
@@ -338,9 +339,9 @@ private:
     // elements take all rows of the block. 32-bit elements take the 32 rows from `strip` on: the
     // first row of each of the lane's pairs, or the second.
     template <int count>
-    CUPYGEMM_INLINE static void stage_turned(SharedAddress staged, u32 thread,
-                                             typename Config::Accumulator (&value)[count],
-                                             u32 column, u32 strip, u32 rows) {
+    CUPYGEMM_INLINE static void stage_transposed(SharedAddress staged, u32 thread,
+                                                 typename Config::Accumulator (&value)[count],
+                                                 u32 column, u32 strip, u32 rows) {
         const u32 warp = thread / 32, lane = thread % 32;
         if constexpr (out_bytes == 2) {
             // Matrices go right by 16 columns of C, which are the warp's rows, and then down.
@@ -376,10 +377,10 @@ private:
         const BoxIndex batch = batch_box<5>(args, work.batch);
         const i64 matrix = batch.batch0 * args.c_stride[0] + batch.batch1 * args.c_stride[1] +
                            batch.batch2 * args.c_stride[2];
-        const i32 c_rows = Config::c_turned            ? args.n
+        const i32 c_rows = Config::transposed_c        ? args.n
                            : Config::groups_share_rows ? static_cast<i32>(work.row_end)
                                                        : args.m;
-        const i32 c_columns = Config::c_turned ? args.m : args.n;
+        const i32 c_columns = Config::transposed_c ? args.m : args.n;
         const i32 limit = minimum(static_cast<i32>(wide), c_columns - static_cast<i32>(column));
         const u32 lane = thread % 32, line = thread / 32 * 16;
         const u64 first = args.c_address +
@@ -391,7 +392,8 @@ private:
                                   ? 2
                                   : 4;
         const i32 below = c_rows - static_cast<i32>(row + line);
-        const i32 height = Config::c_turned ? minimum(below, static_cast<i32>(rows - line)) : below;
+        const i32 height =
+            Config::transposed_c ? minimum(below, static_cast<i32>(rows - line)) : below;
         store_rows<typename Numeric<Out>::Bits, ahead>(staged, line, lane, first,
                                                        args.ldc * out_bytes, height, limit);
     }

@@ -65,8 +65,8 @@ template <class Config> struct Tile {
                                           Config::lower_triangle),
                   "consumers take turns only at plain wgmma and whole tiles");
     static constexpr bool in_eights =
-        Config::c_turned || (element_bytes == 2 && Config::b_major == Major::k &&
-                             Numeric<typename Config::ElementC>::bytes > 1);
+        Config::transposed_c || (element_bytes == 2 && Config::b_major == Major::k &&
+                                 Numeric<typename Config::ElementC>::bytes > 1);
     static constexpr u32 unit_n = in_eights ? 8 : Config::mma_sync ? block_rows : 16;
     static_assert(Config::tile_n % unit_n == 0 && Config::tile_n <= 256,
                   "tile_n must be a multiple of the columns staged at once, and at most 256, the "
@@ -102,7 +102,7 @@ template <class Config> struct Tile {
 
     // Rows of a TMA store of a transposed tile: the largest multiple of 8 that divides tile_n and
     // fits in a block.
-    CUPYGEMM_INLINE static constexpr u32 turned_box_rows() {
+    CUPYGEMM_INLINE static constexpr u32 transposed_box_rows() {
         u32 rows = block_rows;
         while (Config::tile_n % rows)
             rows -= 8;

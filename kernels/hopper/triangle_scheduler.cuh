@@ -18,7 +18,7 @@ template <class Config> struct TriangleScheduler : OfOneProduct {
     static constexpr u32 rows = Config::tile_m * Config::cluster_m;
     static constexpr u32 columns = Config::tile_n * Config::cluster_n;
     static_assert(
-        !Config::split_k && !Config::c_turned && Config::operand_rank == 3,
+        !Config::split_k && !Config::transposed_c && Config::operand_rank == 3,
         "a triangle must be a single matrix, summed over all of k, and stored untransposed");
     static_assert(!Config::hilbert_order,
                   "a triangle is visited in bands of group_m rows, not in Hilbert order");

@@ -235,14 +235,14 @@ FAULTS = [
     ),
     Fault(
         "warps that store what others staged",
-        text="Config::tma_store || Config::c_turned || T::a_in_registers",
+        text="Config::tma_store || Config::transposed_c || T::a_in_registers",
         instead="Config::tma_store",
         said="wrong",
         variant=REGISTERS_DIRECT,
     ),
     Fault(
         "warps that store what others turned",
-        text="Config::tma_store || Config::c_turned || T::a_in_registers",
+        text="Config::tma_store || Config::transposed_c || T::a_in_registers",
         instead="Config::tma_store",
         said="wrong",
         variant=TURNED_DIRECT,

@@ -147,7 +147,7 @@ def split_text(*, transposes: bool, num_terms: int, low_term: int) -> str:
         Which of three terms holds the low bits.
     """
     constants = {
-        "bool turned": _bool(transposes),
+        "bool transposes": _bool(transposes),
         "u32 num_parts": num_terms,
         "u32 low_part": low_term,
     }
@@ -210,7 +210,7 @@ def _constants(config: HopperConfig) -> dict[str, object]:
         "bool stream_k": _bool(config.stream_k > 0),
         "bool promote": _bool(config.promote),
         "bool mma_sync": _bool(config.mma_sync),
-        "bool c_turned": _bool(config.transposed_c),
+        "bool transposed_c": _bool(config.transposed_c),
         "bool ping_pong": _bool(config.ping_pong),
     }
 
