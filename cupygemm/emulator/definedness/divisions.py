@@ -16,7 +16,8 @@ from cupygemm.emulator.units.operands import source
 from cupygemm.emulator.waves.state import Group
 
 _BELOW_2_64 = 0x5F7FFFFC
-_INFINITE = 0xFF000000  # without the sign
+_INFINITE = 0x7F800000  # as in native/scoreboard.c
+_ALL_BUT_SIGN = 0x7FFFFFFF
 
 
 def is_of_32_bits(inst: Instruction) -> bool:
@@ -37,5 +38,5 @@ def _is_plain(inst: Instruction) -> bool:
 def by_zero(inst: Instruction, group: Group) -> Any:
     """Return where an instruction of a division divides by zero: bools (waves, 64)."""
     (operand,) = (op for op in inst.src if op.kind == "v")
-    bits = source(inst, operand, "u32")(group) << 1
+    bits = source(inst, operand, "u32")(group) & _ALL_BUT_SIGN
     return (bits == (0 if is_of_32_bits(inst) else _INFINITE)) & group.mask
