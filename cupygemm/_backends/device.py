@@ -34,7 +34,7 @@ class Device:
 
     @property
     def kernels(self) -> Backend:
-        """Return the backend with the highest priority."""
+        """Return the backend with the highest priority, whose kernels the solvers use, too."""
         return self.backends[0]
 
     def sparing(self, units: int) -> Device:

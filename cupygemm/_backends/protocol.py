@@ -196,62 +196,45 @@ class Group(Protocol):
 
 
 class Backend(Protocol):
-    """The interface of a backend, which computes products on one device.
-
-    Attributes
-    ----------
-    name : str
-        The name of the backend, for messages and tests.
-    formats : tuple of str
-        The 8-bit floats that its kernels multiply, as names of `ELEMENT_TYPES`.
-    precisions : frozenset of str
-        Precisions below float32's in which its kernels multiply float32.
-    config_type : callable or None
-        Makes a configuration from its fields, such as the configurations' class; None without
-        configurations.
-    max_cluster : int
-        The largest number of workgroups whose shared memory a kernel may address; 1 if only its
-        own.
-    wave_size : int
-        The threads that execute an instruction together: those of a wave, or of a warp.
-    solves_tiles : frozenset of str
-        NumPy's characters of the element types that ``hopper/solve_tiles.cu`` supports on the
-        device.
-    interconnect : Interconnect
-        The interconnect of devices of this kind in one host.
-    """
+    """The interface of a backend, which computes products on one device."""
 
     @property
     def name(self) -> str:
-        """Return the name of the backend."""
+        """Return the name of the backend, for messages and tests."""
 
     @property
     def formats(self) -> tuple[DType, ...]:
-        """Return the 8-bit floats that its kernels multiply."""
+        """Return the 8-bit floats that its kernels multiply, as names of `ELEMENT_TYPES`."""
 
     @property
     def precisions(self) -> frozenset[Precision]:
-        """Return the precisions below float32's in which it multiplies float32."""
+        """Return the precisions below float32's in which its kernels multiply float32."""
 
     @property
     def config_type(self) -> Callable[..., Any] | None:
-        """Return the function that makes a configuration from its fields."""
+        """Return what makes a configuration from its fields, such as the configurations' class.
+
+        None if the backend has no configurations.
+        """
 
     @property
     def max_cluster(self) -> int:
-        """Return the largest number of workgroups whose shared memory a kernel may address."""
+        """Return the largest number of workgroups whose shared memory a kernel may address.
+
+        1 if only its own.
+        """
 
     @property
     def wave_size(self) -> int:
-        """Return the threads that execute an instruction together."""
+        """Return the threads that execute an instruction together: those of a wave or a warp."""
 
     @property
     def solves_tiles(self) -> frozenset[str]:
-        """Return NumPy's characters of the types that ``hopper/solve_tiles.cu`` supports."""
+        """Return NumPy's characters of the types that ``hopper/solve_tiles.cu`` supports here."""
 
     @property
     def interconnect(self) -> Interconnect:
-        """Return the links between devices of this kind in one host."""
+        """Return the interconnect of devices of this kind in one host."""
 
     def supports(self, request: Request) -> Support:
         """Tell whether the backend computes a request (``request.work == "product"``)."""

@@ -201,21 +201,3 @@ ARCHS: dict[str, Arch] = {
         ),
     )
 }
-
-
-def arch_of(gcn_arch_name: str) -> Arch:
-    """Return the architecture of a device's ``gcnArchName``, such as ``"gfx942:sramecc+:xnack-"``.
-
-    Raises
-    ------
-    ValueError
-        The library has no kernels for it.
-    """
-    name = gcn_arch_name.split(":", maxsplit=1)[0]
-    try:
-        return ARCHS[name]
-    except KeyError:
-        known = ", ".join(ARCHS)
-        raise ValueError(
-            f"no kernels for {gcn_arch_name!r}; there are kernels for {known}"
-        ) from None

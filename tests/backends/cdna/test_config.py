@@ -4,23 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from cupygemm._backends.cdna.arch import ARCHS, arch_of
+from cupygemm._backends.cdna.arch import ARCHS
 from cupygemm._backends.cdna.check import check
 from cupygemm._backends.cdna.config import GemmConfig, grid
 from cupygemm._backends.cdna.mainloops import configs_for, register_double_buffer
-from cupygemm._records.problem import GemmProblem
+from tests.problems import problem_of
 
-PROBLEM = GemmProblem(
-    m=100,
-    n=200,
-    k=300,
-    batch=(),
-    a_dtype="bf16",
-    b_dtype="bf16",
-    out_dtype="bf16",
-    a_major="k",
-    b_major="n",
-)
+PROBLEM = problem_of(100, 200, 300)
 CONFIG = GemmConfig(
     mainloop="register_double_buffer",
     tile_m=128,
@@ -126,9 +116,3 @@ def test_grid():
     assert grid(CONFIG, PROBLEM) == (2, 1, 1)
     assert grid(CONFIG, replace(PROBLEM, m=129, batch=(7, 5))) == (4, 35, 1)
     assert grid(CONFIG, replace(PROBLEM, batch=(32769,))) == (2, 32768, 2)
-
-
-def test_arch_of_a_device():
-    assert arch_of("gfx942:sramecc+:xnack-") is ARCHS["gfx942"]
-    with pytest.raises(ValueError, match="no kernels for 'gfx1100'; there are kernels for gfx90a"):
-        arch_of("gfx1100")
