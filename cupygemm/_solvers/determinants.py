@@ -30,9 +30,10 @@ class SlogdetResult(NamedTuple):
     Attributes
     ----------
     sign : cupy.ndarray
-        A number of absolute value 1, or 0 for a singular matrix.
+        Numbers of absolute value 1, (...); 0 for singular matrices.
     logabsdet : cupy.ndarray
-        The natural logarithm.
+        The natural logarithms of the absolute values, (...), real; minus infinity for singular
+        matrices.
     """
 
     sign: Array
@@ -46,26 +47,32 @@ def det(a: Any, *, stream: Any = None) -> Array:
     Parameters
     ----------
     a : cupy.ndarray
-        Square matrices, (..., n, n).
+        Square matrices, (..., n, n), of float32, float64, complex64 or complex128. Integers and
+        bools are converted to float64.
     stream : cupy.cuda.Stream, optional
         As for `cupygemm.matmul`.
 
     Returns
     -------
     cupy.ndarray
-        The determinants, (...); a 0-d array for one matrix. The call does not wait for the
-        device.
+        The determinants, (...), of the type of the matrices; a 0-d array for one matrix. Zero for
+        matrices that are exactly singular.
 
     Raises
     ------
     numpy.linalg.LinAlgError
         If the last two extents differ.
     TypeError
-        If ``a`` is not an array on a device, or its type cannot be factored.
+        If ``a`` is not an array on a device, or has another type.
 
     See Also
     --------
     slogdet : The logarithm, which neither overflows nor underflows.
+
+    Notes
+    -----
+    A determinant is the product of the diagonal of U in an LU factorisation with partial pivoting,
+    with the sign of the row exchanges. The call does not wait for the device.
 
     Examples
     --------
@@ -84,23 +91,38 @@ def slogdet(a: Any, *, stream: Any = None) -> SlogdetResult:
     Parameters
     ----------
     a : cupy.ndarray
-        Square matrices, (..., n, n).
+        Square matrices, (..., n, n), of float32, float64, complex64 or complex128. Integers and
+        bools are converted to float64.
     stream : cupy.cuda.Stream, optional
         As for `cupygemm.matmul`.
 
     Returns
     -------
-    sign : cupy.ndarray
-        Numbers of absolute value 1, (...); 0 for singular matrices.
-    logabsdet : cupy.ndarray
-        The natural logarithms of the absolute values, (...); minus infinity for singular matrices.
+    SlogdetResult
+        The named tuple (``sign``, ``logabsdet``).
 
     Raises
     ------
     numpy.linalg.LinAlgError
         If the last two extents differ.
     TypeError
-        If ``a`` is not an array on a device, or its type cannot be factored.
+        If ``a`` is not an array on a device, or has another type.
+
+    See Also
+    --------
+    det : The determinants themselves.
+
+    Notes
+    -----
+    The determinants are ``sign * exp(logabsdet)``, computed as by `det`. The call does not wait for
+    the device.
+
+    Examples
+    --------
+    >>> import cupygemm, cupy as cp
+    >>> sign, logabsdet = cupygemm.linalg.slogdet(cp.asarray([[0.0, 2.0], [0.5, 1.0]]))
+    >>> sign, logabsdet
+    (array(-1.), array(0.))
     """
     return SlogdetResult(*_determinants("slogdet", a, logarithms=True))
 

@@ -25,21 +25,22 @@ def inv(a: Any, *, stream: Any = None) -> Array:
     Parameters
     ----------
     a : cupy.ndarray
-        Square matrices, (..., n, n).
+        Square matrices, (..., n, n), of float32, float64, complex64 or complex128. Integers and
+        bools are converted to float64.
     stream : cupy.cuda.Stream, optional
         As for `cupygemm.matmul`.
 
     Returns
     -------
     cupy.ndarray
-        The inverses, (..., n, n).
+        The inverses, (..., n, n), of the type of the matrices.
 
     Raises
     ------
     numpy.linalg.LinAlgError
         If the last two extents differ, or a matrix is singular.
     TypeError
-        If ``a`` is not an array on a device, or its type cannot be factored.
+        If ``a`` is not an array on a device, or has another type.
 
     See Also
     --------
@@ -47,8 +48,10 @@ def inv(a: Any, *, stream: Any = None) -> Array:
 
     Notes
     -----
-    A single real matrix of 512 rows or more, and a stack of real matrices of more than 128, is
-    inverted by a graph from the second call with its shape in a thread on, as by `solve`.
+    The matrices are factored with partial pivoting. The call waits for the device once, to learn
+    whether a matrix is singular. While a graph is recorded it neither waits nor raises. A single
+    real matrix of 512 rows or more, and a stack of real matrices of more than 128, is inverted by a
+    graph from the second call with its shape in a thread on, as by `solve`.
 
     Examples
     --------
@@ -80,7 +83,7 @@ def _inverse(a: Array, dtype: np.dtype[Any]) -> tuple[Array, Wait]:
     _, first = augmented_shape(n, n, dtype)
 
     def work(found: lu.LuFactors) -> tuple[lu.LuFactors, Array]:
-        substitute(found.lu, (0, 0), n, found.lu, (0, first), n, lower=False)
+        substitute(found.lu, found.lu, lower=False, target=(0, first), extents=(n, n))
         # The columns now hold A^-1 P^-1.
         return found, permutation(found.pivots, inverse=True)[:, None]
 
