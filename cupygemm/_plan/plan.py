@@ -146,7 +146,7 @@ def plan_of(
 ) -> Plan:
     """Return the plan of a request that `run` computes; see `make_plan`."""
     return Plan(
-        run=_on_device(run, device.index),
+        run=_bound_to_device(run, device.index),
         reaches=(request.x1.extent(), request.x2.extent(), _extent(request.out)),
         epilogue_reads=_epilogue_reads(request),
         binding=None if arguments is None else Binding(options or {}, arguments),
@@ -302,7 +302,7 @@ def _filling(request: Request) -> Runner:
     return run
 
 
-def _on_device(run: Runner, index: int) -> Runner:
+def _bound_to_device(run: Runner, index: int) -> Runner:
     """Return a runner that first makes device `index` the current one, if it is not."""
     from cupy.cuda import Device as CurrentDevice
     from cupy.cuda.runtime import getDevice

@@ -23,14 +23,14 @@ class PlanTable:
     Attributes
     ----------
     get : callable
-        ``get(key)`` returns the plan of a key, or None.
+        ``get(key)`` returns the plan of a key, or None. The key None has no plan.
     """
 
     def __init__(self, size: int = MAX_PLANS) -> None:
         self.size = size
-        self._plans: dict[Key, Any] = {}
+        self._plans: dict[Any, Any] = {}
         self._lock = threading.Lock()
-        self.get: Callable[[Key], Any] = self._plans.get
+        self.get: Callable[[Key | None], Any] = self._plans.get
 
     def __len__(self) -> int:
         return len(self._plans)

@@ -84,9 +84,7 @@ def gemm(
     array([[7., 7.],
            [7., 7.]], dtype=float32)
     """
-    adds = number("beta", beta) != 0
-    if adds and c is None:
-        raise ValueError(f"gemm: beta is {beta}, but c is missing; pass c, or beta=0")
+    adds = _adds("gemm", beta, c)
     a = _transposed("trans_a", _matrices("gemm", "a", a), trans_a)
     b = _transposed("trans_b", _matrices("gemm", "b", b), trans_b)
     if a.shape[-1] != b.shape[-2]:
@@ -160,32 +158,19 @@ def syrk(
            [11., 25.]])
     """
     a = _matrices("syrk", "a", a)
-    letter = _letter("syrk", "trans", trans, ("N", "T"))
-    adds = number("beta", beta) != 0
-    if adds and c is None:
-        raise ValueError(f"syrk: beta is {beta}, but c is missing; pass c, or beta=0")
+    transposed = _letter("syrk", "trans", trans, ("N", "T")) == "T"
+    adds = _adds("syrk", beta, c)
     if a.ndim == 2:
         target = None if out is None else as_array("syrk", "out", out)
         result = symmetric_product(
-            a.T if letter == "T" else a,
+            a.T if transposed else a,
             target,
             parse_dtype(dtype),
             epilogue_arguments(alpha=alpha, beta=beta if adds else None, c=c if adds else None),
         )
         if result is not None:
             return result if out is None else out
-    transposed = letter == "T"
-    return gemm(
-        alpha,
-        a,
-        a,
-        beta=beta,
-        c=c,
-        trans_a=transposed,
-        trans_b=not transposed,
-        out=out,
-        dtype=dtype,
-    )
+    return gemm(alpha, a, a, beta, c, transposed, not transposed, out=out, dtype=dtype)
 
 
 @common_keywords
@@ -266,6 +251,14 @@ def linear(
         return result.reshape(shape) if out is None else out
     result = matmul(x, w.T, target, dtype=dtype, **options)
     return result if out is None else out
+
+
+def _adds(function: str, beta: complex, c: Any) -> bool:
+    """Tell whether ``beta * c`` is added; raise ValueError if there is no `c` to add."""
+    adds = number("beta", beta) != 0
+    if adds and c is None:
+        raise ValueError(f"{function}: beta is {beta}, but c is missing; pass c, or beta=0")
+    return adds
 
 
 def _matrices(function: str, name: str, x: Any) -> Array:

@@ -182,7 +182,7 @@ def _multiply_pairs(
     wanted = parse_dtype(dtype)
     targets: Sequence[Any] = () if out is None else out
     key, places = _key(a, b, targets, dtype=wanted, casting=casting)
-    plan: GroupedPlan | None = None if key is None else PLANS.get(key)
+    plan: GroupedPlan | None = PLANS.get(key)
     firsts, seconds, outs = a, b, targets
     if plan is None or not plan.is_known_apart(places):
         firsts, seconds, outs = _matrices(a, b, targets)

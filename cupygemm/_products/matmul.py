@@ -162,10 +162,10 @@ def matmul(  # numpydoc ignore=PR02
     if not options:
         # Positional arguments save 1 to 3 % of a warm call's time.
         key = product_key(x1, x2, out, dtype, casting)
-        plan: Plan | None = None if key is None else PLANS.get(key)
+        plan: Plan | None = PLANS.get(key)
         if plan is not None and (out is None or not plan.overlaps(x1, x2, out)):
             return plan.run(x1, x2, out)
-        return _first_call(x1, x2, out, dtype=dtype, casting=casting, options={})
+        return _checked_call(x1, x2, out, dtype=dtype, casting=casting, options={})
     stream = options.pop("stream", None)
     if stream is not None:
         with on_stream("matmul", stream, (x1, x2, out)):
@@ -225,7 +225,7 @@ def explain(  # numpydoc ignore=PR02
 def plan_for(x1: Any, x2: Any, out: Any, *, dtype: DTypeLike | None, casting: str) -> Plan | None:
     """Return the plan of a product that was computed before; None if the table has dropped it."""
     key = product_key(x1, x2, out, dtype=dtype, casting=casting)
-    plan: Plan | None = None if key is None else PLANS.get(key)
+    plan: Plan | None = PLANS.get(key)
     return plan
 
 
@@ -240,10 +240,10 @@ def _matmul_with_options(
 ) -> Any:
     """Compute a product with options besides ``dtype`` and ``casting``, on the current stream."""
     key = _key(x1, x2, out, dtype, casting, options)
-    plan: Plan | None = None if key is None else PLANS.get(key)
+    plan: Plan | None = PLANS.get(key)
     result = None if plan is None else plan.run_again(x1, x2, out, options)
     if result is None:
-        result = _first_call(x1, x2, out, dtype=dtype, casting=casting, options=options)
+        result = _checked_call(x1, x2, out, dtype=dtype, casting=casting, options=options)
     return result
 
 
@@ -258,7 +258,7 @@ def _key(
     return None if more is None else (*key, more)
 
 
-def _first_call(
+def _checked_call(
     x1: Any,
     x2: Any,
     out: Any,
@@ -267,7 +267,11 @@ def _first_call(
     casting: str,
     options: MatmulOptions,
 ) -> Any:
-    """Validate a call, make and keep its plan, and run it."""
+    """Validate a call, and run its plan, which is made and kept if the table lacks it.
+
+    The table may have it, since arrays of other libraries get a key when they become CuPy's, and
+    calls with an overlapping ``out`` have another key.
+    """
     chunked = multiplier(x1, x2)
     if chunked is not None:
         return chunked.matmul(x1, x2, out, dtype=dtype, casting=casting, **options)
@@ -277,14 +281,16 @@ def _first_call(
         x1, x2, target, finish = _arranged(
             x1, x2, target, dtype=dtype, casting=casting, options=options
         )
-        result = finish(_first_call(x1, x2, target, dtype=dtype, casting=casting, options=options))
+        result = finish(
+            _checked_call(x1, x2, target, dtype=dtype, casting=casting, options=options)
+        )
         return result if asked is None else asked
     given = call_options(options)
     call = check_call(x1, x2, asked, dtype=dtype, casting=casting, given=given)
     key = _key(call.x1, call.x2, call.out, dtype, casting, options)
     if key is not None and call.request.aliased:
         key = (*key, "aliased")
-    plan: Plan | None = None if key is None else PLANS.get(key)
+    plan: Plan | None = PLANS.get(key)
     if plan is None:
         plan = make_plan(call.request, device(call.device_index), options, call.arguments)
         if key is not None:

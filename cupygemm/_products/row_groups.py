@@ -216,7 +216,7 @@ def _plan(
     )
     key, more = product_key(x1, x2, None, dtype=dtype, casting=casting), options_key(options)
     key = None if key is None or more is None else (NAME, asked, *key, *more)
-    kept: Any = None if key is None else PLANS.get(key)
+    kept: Any = PLANS.get(key)
     if kept is None:
         given = call_options(options)  # type: ignore[arg-type]
         call = check_call(x1, x2, dtype=dtype, casting=casting, given=given)
