@@ -24,7 +24,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from cupygemm._backends.device import current_device
 from cupygemm._solvers.common import blocks
@@ -133,7 +133,7 @@ class Beginning(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _Graph(Generic[Input, Result]):
+class _Graph:
     """Graphs of the work on an input, whose memory may have other users between calls.
 
     The beginning of the work, if any, has a separate graph.
@@ -141,16 +141,16 @@ class _Graph(Generic[Input, Result]):
 
     beginning: Any
     graph: Any
-    given: Input
-    result: Result
+    given: Any
+    result: Any
 
 
 @dataclass
-class _Case(Generic[Input, Result]):
+class _Case:
     """The state of some work: the bytes of its block, and its graphs by the block's address."""
 
     size: int
-    graphs: dict[int, _Graph[Input, Result]] = field(default_factory=dict)
+    graphs: dict[int, _Graph] = field(default_factory=dict)
     fails: bool = False
 
 
@@ -158,7 +158,7 @@ class _OfThread(threading.local):
     """The cases of a thread, the most recent last, and the streams on which it records."""
 
     def __init__(self) -> None:
-        self.cases: OrderedDict[Hashable, _Case[Any, Any]] = OrderedDict()
+        self.cases: OrderedDict[Hashable, _Case] = OrderedDict()
         self.streams: dict[int, Any] = {}
 
 
@@ -217,38 +217,36 @@ def repeatable(
         The work before `work`, which then takes its result instead of the input. Its graph runs
         while `fill` stores the rest of the input.
     """
+    steps = _Steps(prepare, fill, work, beginning)
     if not pays:
-        return use(_done(prepare(), fill, work, beginning))
+        return use(steps.done())
     if not is_capturing():
-        on_device = (*key, current_device(), blocks.LIMITS)
-        return _repeated(on_device, prepare, fill, work, use, kept, beginning)
+        return _repeated((*key, current_device(), blocks.LIMITS), steps, use, kept)
     with as_if_recorded():
-        return use(_done(prepare(), fill, work, beginning))
+        return use(steps.done())
 
 
-def _done(
-    given: Input,
-    fill: Callable[[Input], object],
-    work: Callable[[Any], Result],
-    beginning: Beginning | None,
-) -> Result:
-    """Store an input and return the result of the work, without a graph."""
-    if beginning is None:
-        fill(given)
-        return work(given)
-    beginning.fill(given)
-    fill(given)
-    return work(beginning.work(given))
+class _Steps(NamedTuple):
+    """The steps of some work: the parameters of `repeatable`."""
+
+    prepare: Callable[[], Any]
+    fill: Callable[[Any], object]
+    work: Callable[[Any], Any]
+    beginning: Beginning | None
+
+    def done(self) -> Any:
+        """Return the result of all steps, without a graph."""
+        given = self.prepare()
+        if self.beginning is None:
+            self.fill(given)
+            return self.work(given)
+        self.beginning.fill(given)
+        self.fill(given)
+        return self.work(self.beginning.work(given))
 
 
 def _repeated(
-    key: Hashable,
-    prepare: Callable[[], Input],
-    fill: Callable[[Input], object],
-    work: Callable[[Any], Result],
-    use: Callable[[Result], Any],
-    kept: list[Any] | None,
-    beginning: Beginning | None,
+    key: Hashable, steps: _Steps, use: Callable[[Any], Any], kept: list[Any] | None
 ) -> Any:
     """Do as `repeatable`: the first call determines the memory, and later calls launch a graph."""
     from cupy.cuda import get_allocator, using_allocator
@@ -258,7 +256,7 @@ def _repeated(
     if case is None:
         places = _Places()
         with using_allocator(_allocator(places, allocate)), as_if_recorded():
-            result = _done(prepare(), fill, work, beginning)
+            result = steps.done()
         cases[key] = _Case(places.size + places.size // _SPARE)
         if len(cases) > _MOST_CASES:
             cases.popitem(last=False)
@@ -267,18 +265,18 @@ def _repeated(
     block = None if case.fails else _block(allocate, case.size)
     found = None
     if block is not None:
-        found = case.graphs.get(block.ptr) or _record(case, block, prepare, work, beginning)
+        found = case.graphs.get(block.ptr) or _record(case, block, steps)
     if found is None:
         del block
         with as_if_recorded():
-            return use(_done(prepare(), fill, work, beginning))
-    if beginning is None:
-        fill(found.given)
+            return use(steps.done())
+    if steps.beginning is None:
+        steps.fill(found.given)
     else:
-        beginning.fill(found.given)
+        steps.beginning.fill(found.given)
         with forked() as streams:
             streams.launch(found.beginning)
-            fill(found.given)
+            steps.fill(found.given)
     found.graph.launch()
     if kept is not None:
         kept.append(block)
@@ -293,13 +291,7 @@ def _block(allocate: Callable[[int], Any], size: int) -> Any:
         return None
 
 
-def _record(
-    case: _Case[Input, Result],
-    block: Any,
-    prepare: Callable[[], Input],
-    work: Callable[[Any], Result],
-    beginning: Beginning | None,
-) -> _Graph[Input, Result] | None:
+def _record(case: _Case, block: Any, steps: _Steps) -> _Graph | None:
     """Record the work in a block, and keep the graph; None if that is not possible."""
     from cupy.cuda import get_allocator, using_allocator
 
@@ -309,12 +301,12 @@ def _record(
     places = _allocator(_Places(), get_allocator(), block, case.size)
     with using_allocator(places), as_if_recorded():
         try:
-            given = prepare()
+            given = steps.prepare()
             with stream:
                 first, begun = None, given
-                if beginning is not None:
-                    first, begun = _captured(stream, beginning.work, given)
-                graph, result = _captured(stream, work, begun)
+                if steps.beginning is not None:
+                    first, begun = _captured(stream, steps.beginning.work, given)
+                graph, result = _captured(stream, steps.work, begun)
         except (MemoryError, RuntimeError):  # the driver cannot record everything
             case.fails = True
             return None
