@@ -10,7 +10,7 @@ import numpy as np
 from cupygemm._request.arrays import Array, as_array, as_arrays
 from cupygemm._request.keywords import common_keywords
 from cupygemm._solvers.common import small
-from cupygemm._solvers.common.errors import fetch, finite_flag, raise_not_definite
+from cupygemm._solvers.common.errors import fetch, finite_flag, first_failed, raise_not_definite
 from cupygemm._solvers.common.matrices import adjoint, copied
 from cupygemm._solvers.lu import lu as _lu
 from cupygemm._solvers.lu.swaps import permute
@@ -103,10 +103,9 @@ def lu_factor(
         found = _lu.factor(copied(a, dtype))
         lu, piv = found.lu.view.reshape(a.shape), found.pivots.reshape(pivots)
         info = fetch(found.info, finite)
-    if info is not None and info.any():
-        column = int(info[np.flatnonzero(info)[0]])
+    if (failed := first_failed(info)) is not None:
         warnings.warn(
-            f"lu_factor: Diagonal number {column} is exactly zero. Singular matrix.",
+            f"lu_factor: Diagonal number {failed[1]} is exactly zero. Singular matrix.",
             RuntimeWarning,
             stacklevel=3,
         )
@@ -173,16 +172,14 @@ def lu_solve(
         )
     if x.array.size:
         factors = stacked(lu, dtype, shape)
-        n = factors.n
         order, no_row = stacked_pivots(pivots, factors.batches, shape)
-        options = {"transposed": how > 0, "conjugate": how == 2}
         if how == 0:
             permute(x, order, inverse=False)
-            substitute(factors, (0, 0), n, x, (0, 0), x.n, lower=True, unit=True)
-            substitute(factors, (0, 0), n, x, (0, 0), x.n, lower=False)
+            substitute(factors, x, lower=True, unit=True)
+            substitute(factors, x, lower=False)
         else:
-            substitute(factors, (0, 0), n, x, (0, 0), x.n, lower=False, **options)
-            substitute(factors, (0, 0), n, x, (0, 0), x.n, lower=True, unit=True, **options)
+            substitute(factors, x, lower=False, transposed=True, conjugate=how == 2)
+            substitute(factors, x, lower=True, unit=True, transposed=True, conjugate=how == 2)
             permute(x, order, inverse=True)
         check_numbers(b, no_row, check_finite=check_finite)
     return solution(x, shape, vector=vector)
@@ -294,19 +291,7 @@ def cho_solve(
     require_square("cho_solve", "c", c)
     dtype, x, shape, vector = right_hand_sides("cho_solve", c, b)
     if x.array.size:
-        factors = stacked(c, dtype, shape)
-        for transposed in (not lower, lower):
-            substitute(
-                factors,
-                (0, 0),
-                factors.n,
-                x,
-                (0, 0),
-                x.n,
-                lower=lower,
-                transposed=transposed,
-                conjugate=transposed,
-            )
+        _cholesky.substitute_both(stacked(c, dtype, shape), x, lower=lower)
         check_numbers(b, check_finite=check_finite)
     return solution(x, shape, vector=vector)
 
@@ -376,11 +361,7 @@ def solve_triangular(
         factors = stacked(a, dtype, shape)
         substitute(
             factors,
-            (0, 0),
-            factors.n,
             x,
-            (0, 0),
-            x.n,
             lower=lower,
             unit=bool(unit_diagonal),
             transposed=how > 0,
@@ -389,7 +370,8 @@ def solve_triangular(
         if check_finite or not unit_diagonal:
             found = cupy.zeros(1, "int32") if unit_diagonal else zero_diagonal(factors)
             info = fetch(found, finite_flag(a, b) if check_finite else None)
-            if info.any():
-                row = int(info[np.flatnonzero(info)[0]]) - 1
-                raise np.linalg.LinAlgError(f"singular matrix: resolution failed at diagonal {row}")
+            if (failed := first_failed(info)) is not None:
+                raise np.linalg.LinAlgError(
+                    f"singular matrix: resolution failed at diagonal {failed[1] - 1}"
+                )
     return solution(x, shape, vector=vector)

@@ -52,7 +52,7 @@ def structured(a: Array, assume_a: str | None, *, lower: bool, transposed: bool)
     known = assume_a or "gen"
     if known in ("upper triangular", "lower triangular"):
         is_lower = known.startswith("lower")
-        return Structure(_turned(a, transposed), "triangular", is_lower != transposed)
+        return Structure(_transposed_if(a, transposed), "triangular", is_lower != transposed)
     if known == "diagonal":
         diagonal = cupy.where(cupy.eye(a.shape[-1], dtype=bool), a, a.dtype.type(0))
         return Structure(diagonal, "triangular", lower=True)
@@ -68,9 +68,9 @@ def structured(a: Array, assume_a: str | None, *, lower: bool, transposed: bool)
             rest = rest.conj()
             if a.dtype.kind == "c":  # the imaginary part of the diagonal is not read
                 half = cupy.where(cupy.eye(n, dtype=bool), half.real, half)
-        return Structure(_turned(half + rest, transposed), "general")
-    return Structure(_turned(a, transposed), "general")
+        return Structure(_transposed_if(half + rest, transposed), "general")
+    return Structure(_transposed_if(a, transposed), "general")
 
 
-def _turned(a: Array, transposed: bool) -> Array:
+def _transposed_if(a: Array, transposed: bool) -> Array:
     return a.swapaxes(-1, -2) if transposed else a

@@ -18,18 +18,10 @@ from cupygemm._solvers.common.errors import (
     raise_not_definite,
     raise_singular,
 )
-from cupygemm._solvers.common.matrices import (
-    adjoint,
-    copied,
-    readable,
-)
+from cupygemm._solvers.common.matrices import adjoint, copied, readable
 from cupygemm._solvers.common.reports import Wait, nothing, pending
 from cupygemm._solvers.lu import lu as _lu
-from cupygemm._solvers.operands import (
-    factored_dtype,
-    require_square,
-    square_matrices,
-)
+from cupygemm._solvers.operands import factored_dtype, require_square, square_matrices
 from cupygemm._solvers.refinement.refine import SolveInfo, refine, refined_precision
 from cupygemm._solvers.structure import ASSUMPTIONS, Structure, structured
 from cupygemm._solvers.triangles import cholesky as _cholesky
@@ -188,7 +180,7 @@ def solve(
         columns = cupy.moveaxis(columns, -2, 0).reshape(n, -1)
     info = None
     if lower_precision is None or structure.kind == "triangular" or not a.size or not b.size:
-        x, wait = _solve("solve", structure, columns, dtype, finite=finite)
+        x, wait = _solve(structure, columns, dtype, finite=finite)
     else:
         x, wait, info = _refined(structure, columns, dtype, finite, lower_precision)
     if flat:
@@ -219,21 +211,16 @@ def _refined(
     info = replace(info, backward_error=info.backward_error.reshape(stack))
     if x is not None:
         return cupy.ascontiguousarray(x.reshape(*stack, n, k)), nothing, info
-    x, wait = _solve("solve", structure, b, dtype)
+    x, wait = _solve(structure, b, dtype)
     return x, wait, replace(info, precision=dtype.name, waits=info.waits + 1)
 
 
 def _solve(
-    function: str,
-    structure: Structure,
-    b: Array,
-    dtype: np.dtype[Any],
-    *,
-    finite: Array | None = None,
+    structure: Structure, b: Array, dtype: np.dtype[Any], *, finite: Array | None = None
 ) -> tuple[Array, Wait]:
     """Return the solution for right-hand sides (..., n, k), and a function that waits for errors.
 
-    Errors name `function`. The returned function returns the argument of `raise_singular`.
+    The function returns the argument of `raise_singular`.
     """
     import cupy
 
@@ -246,34 +233,34 @@ def _solve(
     shape = b.shape
     if not b.size:
         if k == 0 and a.size and structure.kind == "general":  # NumPy factors A in this case, too
-            raise_singular(function, fetch(_lu.factor(copied(a, dtype)).info, finite))
+            raise_singular("solve", fetch(_lu.factor(copied(a, dtype)).info, finite))
         return cupy.empty(shape, dtype), nothing
     if structure.kind == "triangular":
         t, x = readable(a, dtype), copied(b, dtype)
-        substitute(t, (0, 0), n, x, (0, 0), k, lower=structure.lower)
-        raise_singular(function, fetch(zero_diagonal(t), finite))
+        substitute(t, x, lower=structure.lower)
+        raise_singular("solve", fetch(zero_diagonal(t), finite))
         return x.dense.reshape(shape), nothing
     if structure.kind == "positive":
         factors, info = _cholesky.factored(a, dtype)
         x = copied(b, dtype)
         _cholesky.substitute_both(factors, x)
-        raise_not_definite(function, fetch(info, finite))
+        raise_not_definite("solve", fetch(info, finite))
         return x.dense.reshape(shape), nothing
     if small.is_small(n, k, dtype):
         result, failed = small.solve(a, b, dtype, finite)
-        raise_singular(function, failed)
+        raise_singular("solve", failed)
         return result, nothing
     columns, first = augmented_shape(n, k, dtype)
 
     def work(found: _lu.LuFactors) -> _lu.LuFactors:
-        substitute(found.lu, (0, 0), n, found.lu, (0, first), k, lower=False)
+        substitute(found.lu, found.lu, lower=False, target=(0, first), extents=(n, k))
         return found
 
     def use(found: _lu.LuFactors) -> tuple[Array, Wait]:
         x = found.lu.array[:, :, first:columns].copy().reshape(shape)
         if finite is None:
             return x, pending(found.info)
-        raise_singular(function, fetch(found.info, finite))
+        raise_singular("solve", fetch(found.info, finite))
         return x, nothing
 
     found: tuple[Array, Wait] = _lu.repeated("solve", a, b, dtype, work, use)

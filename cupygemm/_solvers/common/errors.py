@@ -118,30 +118,30 @@ def raise_not_finite(flag: float) -> None:
 
 def raise_singular(function: str, info: np.ndarray[Any, Any] | None) -> None:
     """Raise LinAlgError if a matrix is singular; None means that none is."""
-    if info is not None and (failed := _first(info)) is not None:
+    if (failed := first_failed(info)) is not None:
         which, column = failed
         raise np.linalg.LinAlgError(
-            f"{function}: Singular matrix{_of(which, info)}: it is exactly singular, as pivot "
+            f"{function}: Singular matrix{which}: it is exactly singular, as pivot "
             f"{column - 1} is zero"
         )
 
 
 def raise_not_definite(function: str, info: np.ndarray[Any, Any] | None) -> None:
     """Raise LinAlgError if a matrix is not positive definite; None means that all are."""
-    if info is not None and (failed := _first(info)) is not None:
+    if (failed := first_failed(info)) is not None:
         which, column = failed
         raise np.linalg.LinAlgError(
-            f"{function}: Matrix is not positive definite{_of(which, info)}: "
+            f"{function}: Matrix is not positive definite{which}: "
             f"the leading minor of order {column} is not"
         )
 
 
-def _first(info: np.ndarray[Any, Any]) -> tuple[int, int] | None:
-    if not info.any():
+def first_failed(info: np.ndarray[Any, Any] | None) -> tuple[str, int] | None:
+    """Return the number of the first failed matrix, as a clause, and its info; None without one.
+
+    The clause is empty if there is one matrix.
+    """
+    if info is None or not info.any():
         return None
     failed = int(np.flatnonzero(info)[0])
-    return failed, int(info[failed])
-
-
-def _of(which: int, info: np.ndarray[Any, Any]) -> str:
-    return f" (number {which} of the stack)" if info.size > 1 else ""
+    return f" (number {failed} of the stack)" if info.size > 1 else "", int(info[failed])

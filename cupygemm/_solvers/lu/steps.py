@@ -287,8 +287,15 @@ class Factorisation:
     def _solve(self, update: Update) -> None:
         """Solve for the rows of U of an update."""
         first, at = update.panels.start, update.columns.start
-        width, count = len(update.panels), len(update.columns)
-        substitute(self.a, (first, first), width, self.a, (first, at), count, lower=True, unit=True)
+        substitute(
+            self.a,
+            self.a,
+            lower=True,
+            unit=True,
+            at=(first, first),
+            target=(first, at),
+            extents=(len(update.panels), len(update.columns)),
+        )
 
     def _multiply(self, update: Update) -> None:
         """Subtract the product of an update, whose rows of U are solved for."""

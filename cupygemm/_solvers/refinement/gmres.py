@@ -85,5 +85,5 @@ def _least_squares(small: Array, steps: int) -> Array:
     diagonal = cupy.arange(steps)
     on = r.array[:, diagonal, diagonal]
     r.array[:, diagonal, diagonal] = cupy.where(on == 0, 1, on)
-    substitute(r, (0, 0), steps, right, (0, 0), 1, lower=False)
+    substitute(r, right, lower=False)
     return right.view[:, :, 0]

@@ -96,10 +96,9 @@ class LowLU(Low):
     def substitute(self, x: Matrices) -> None:
         import cupy
 
-        n, k = x.m, x.n
         x.array[...] = cupy.take_along_axis(x.array, self._rows, axis=1)
-        substitute(self._lu, (0, 0), n, x, (0, 0), k, lower=True, unit=True)
-        substitute(self._lu, (0, 0), n, x, (0, 0), k, lower=False)
+        substitute(self._lu, x, lower=True, unit=True)
+        substitute(self._lu, x, lower=False)
 
 
 class LowWindowedLU(Low):

@@ -208,8 +208,7 @@ def _factor_block(a: Matrices, diagonal: Array, info: Array, first: int, width: 
     )
 
 
-def substitute_both(factors: Matrices, x: Matrices) -> None:
-    """Solve ``L L^H X = B`` in place."""
-    n = factors.m
-    substitute(factors, (0, 0), n, x, (0, 0), x.n, lower=True)
-    substitute(factors, (0, 0), n, x, (0, 0), x.n, lower=True, transposed=True, conjugate=True)
+def substitute_both(factors: Matrices, x: Matrices, *, lower: bool = True) -> None:
+    """Solve ``L L^H X = B``, or ``U^H U X = B`` with upper factors, in place."""
+    for transposed in (not lower, lower):
+        substitute(factors, x, lower=lower, transposed=transposed, conjugate=transposed)

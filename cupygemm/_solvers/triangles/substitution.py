@@ -14,6 +14,7 @@ from cupygemm._solvers.common.kernels import TRIANGULAR_SOLVE, TRIANGULAR_VECTOR
 from cupygemm._solvers.common.matrices import Matrices
 from cupygemm._solvers.common.products import subtract_product, usual
 from cupygemm._solvers.common.residency import resident
+from cupygemm._solvers.common.tiles import Strides
 
 _THREADS, _VECTOR_THREADS = 64, 256
 _FEW_COLUMNS, _COLUMNS_OF_LAUNCH = 8, 4
@@ -22,16 +23,15 @@ Position = tuple[int, int]
 
 def substitute(
     t: Matrices,
-    at: Position,
-    n: int,
     b: Matrices,
-    target: Position,
-    columns: int,
     *,
     lower: bool,
     unit: bool = False,
     transposed: bool = False,
     conjugate: bool = False,
+    at: Position = (0, 0),
+    target: Position = (0, 0),
+    extents: tuple[int, int] | None = None,
 ) -> None:
     """Solve ``op(T) X = B`` in place, with a triangular block T of matrices.
 
@@ -39,23 +39,20 @@ def substitute(
     ----------
     t : Matrices
         T is a block of these. A single matrix serves all matrices of `b`.
-    at : tuple of int
-        The first row and column of T.
-    n : int
-        The rows of T.
     b : Matrices
-        B is a block of these.
-    target : tuple of int
-        The first row and column of B.
-    columns : int
-        The columns of B.
+        B is a block of these. It may be `t`.
     lower : bool
         Whether T is its block's lower triangle.
     unit : bool
         Whether the diagonal of T is taken to be ones.
     transposed, conjugate : bool
         Whether op transposes, and whether it conjugates.
+    at, target : tuple of int
+        The first row and column of T, and of B.
+    extents : tuple of int, optional
+        The rows and columns of B; by default those of `b`.
     """
+    n, columns = extents or (b.m, b.n)
     if n and columns:
         _solve(_System(t, at, n, b, target, columns, lower, unit, transposed, conjugate))
 
@@ -121,7 +118,7 @@ def _first_zeros() -> Any:
 
 
 class _System(NamedTuple):
-    """A triangular system; the fields are the parameters of `substitute`."""
+    """A triangular system of `n` rows and `columns` right-hand sides; see `substitute`."""
 
     t: Matrices
     at: Position
@@ -149,15 +146,8 @@ class _System(NamedTuple):
         at = (self.at[0] + first, self.at[1] + first)
         return self._replace(at=at, n=n, target=(self.target[0] + first, self.target[1]))
 
-    def places(self) -> tuple[int, ...]:
-        """Return the addresses and strides that describe the problem with a lower triangle.
-
-        Returns
-        -------
-        tuple of int
-            The addresses of T and B; the elements between rows, columns and matrices of T; the same
-            for B.
-        """
+    def places(self) -> tuple[int, Strides, int, Strides]:
+        """Return the address and the strides of T and of B, with T as a lower triangle."""
         t, b, at, target = self.t, self.b, self.at, self.target
         row, column = (1, t.pitch) if self.transposed else (t.pitch, 1)
         b_row = b.pitch
@@ -166,7 +156,7 @@ class _System(NamedTuple):
             target = (target[0] + self.n - 1, target[1])
             row, column, b_row = -row, -column, -b_row
         stride = t.stride if t.batches > 1 else 0
-        return t.address(*at), b.address(*target), row, column, stride, b_row, 1, b.stride
+        return t.address(*at), (row, column, stride), b.address(*target), (b_row, 1, b.stride)
 
 
 def _solve(system: _System) -> None:
@@ -175,17 +165,7 @@ def _solve(system: _System) -> None:
     if columns <= _FEW_COLUMNS:
         _solve_few(system)
     elif tiles.solves_tiles(n, b, columns):
-        t_place, b_place, *strides = system.places()
-        row, column, stride, b_row, b_column, b_stride = strides
-        tiles.solve(
-            b.dtype,
-            t_place,
-            (row, column, stride),
-            b_place,
-            (b_row, b_column, b_stride),
-            (n, columns, b.batches),
-            unit=system.unit,
-        )
+        tiles.solve(b.dtype, *system.places(), (n, columns, b.batches), unit=system.unit)
     elif n <= leaf:
         _launch(system)
     else:
@@ -207,7 +187,7 @@ def _solve_few(system: _System) -> None:
     leaf = min(block, blocks.LIMITS.vector)
     num_blocks = -(-n // leaf)
     _, units = blocks.current_limits()
-    t_place, b_place, *strides = system.places()
+    t_place, t_strides, b_place, b_strides = system.places()
     for first in range(0, columns, _COLUMNS_OF_LAUNCH):
         count = min(columns - first, _COLUMNS_OF_LAUNCH)
         launch = load(
@@ -227,7 +207,8 @@ def _solve_few(system: _System) -> None:
             (groups, b.batches),
             t_place,
             b_place + first * b.dtype.itemsize,
-            *strides,
+            *t_strides,
+            *b_strides,
             0 if messages is None else messages.data.ptr,
             n,
             count,
@@ -246,7 +227,8 @@ def _launch(system: _System) -> None:
         conjugate=system.conjugates,
     )
     grid = (-(-columns // _THREADS), b.batches)
-    launch(grid, *system.places(), system.n, columns)
+    t_place, t_strides, b_place, b_strides = system.places()
+    launch(grid, t_place, b_place, *t_strides, *b_strides, system.n, columns)
 
 
 def _kernel(
