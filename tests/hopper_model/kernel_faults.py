@@ -196,7 +196,7 @@ FAULTS = [
     ),
     Fault(
         "a block that loads all that it shares",
-        text="multicast ? rank * share : 0",
+        text="multicast && !by_k ? share * step : 0",
         instead="0",
         said="race",
         variant=CLUSTER,
