@@ -7,6 +7,10 @@ more than two matrices.
 `cholesky`, `solve`, `inv`, `det`, `slogdet`, `qr`, `lstsq` and `pinv` are NumPy's; `lu_factor`,
 `lu_solve`, `cho_factor`, `cho_solve` and `solve_triangular` are SciPy's. They factor matrices by
 blocks: kernels of this library factor narrow panels, and its products update the trailing matrix.
+
+The types that these functions factor are float32, float64, complex64 and complex128. As in NumPy
+and SciPy, NumPy's functions convert integers and bools to float64; SciPy's convert float16 and
+integers of at most 16 bits to float32, and wider integers to float64.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The generic tests of products under a fourth backend, which multiplies on the host with NumPy.
+"""The generic tests of products under a backend that multiplies on the host with NumPy.
 
 They run in a process of their own, since plans and devices know the backends that were registered
 when they were made. What they show is that nothing outside a backend depends on which one it is.
