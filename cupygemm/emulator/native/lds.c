@@ -97,14 +97,14 @@ static int resolve_lds(struct machine *m, const struct operation *op, int64_t wa
 /* Look for faults. Only the access records change, so that a wave with a fault
  * can be executed again. */
 static int check_access(struct machine *m, const struct operation *op, struct lds_view *v,
-                        const struct lds_access *a, uint32_t pc, bool polls) {
+                        const struct lds_access *a, uint32_t pc, const int64_t *poll) {
     int code;
     if (note_blocks(v, op, a->exec, a->address, a->stretch, op->bytes))
         return OK;
     switch (op->kind) {
     case LOAD:
-        if (polls)
-            return poll_flags(v, op, a->exec, a->address, pc);
+        if (poll)
+            return poll_flags(v, op, a->exec, a->address, pc, *poll);
         return shadow_reads(v, op, a->exec, a->address, a->stretch, a->result, pc);
     case STORE: return shadow_writes(v, op, a->exec, a->address, a->stretch, a->data);
     default: /* ATOMIC */
@@ -116,8 +116,8 @@ static int check_access(struct machine *m, const struct operation *op, struct ld
                               pc);
         if (code)
             return code;
-        return polls ? poll_flags(v, op, a->exec, a->address, pc)
-                     : shadow_atomics(v, op, a->exec, a->address);
+        return poll ? poll_flags(v, op, a->exec, a->address, pc, *poll)
+                    : shadow_atomics(v, op, a->exec, a->address);
     }
 }
 
@@ -247,13 +247,13 @@ static int memory_instruction(struct machine *m, const struct operation *op, int
     if (code)
         return code;
     view_next(v, m, wave, how_it_writes(op));
-    bool polls = v->flags && is_poll(m, pc);
-    if (!polls) /* a wave that waits long keeps its earlier operations on record */
+    const int64_t *poll = v->flags ? poll_at(m, pc) : NULL;
+    if (!poll) /* a wave that waits long keeps its earlier operations on record */
         note_issue(v, pc);
-    bool is_noted = op->pair && !access[0].partial && !access[1].partial && !polls &&
+    bool is_noted = op->pair && !access[0].partial && !access[1].partial && !poll &&
                     note_pair(v, op, exec, access[0].address);
     for (int i = 0; i <= op->pair && !is_noted && !code; i++)
-        code = check_access(m, op, v, &access[i], pc, polls);
+        code = check_access(m, op, v, &access[i], pc, poll);
     if (v->flags && !code && op->kind != LOAD && !op->pair && access[0].exec)
         release_flag(v, access[0].exec, access[0].address, op->kind == ATOMIC, (int32_t)v->seq);
     if (op->updates && !code && !access[0].partial && !ignores(m, LANE_RACE))

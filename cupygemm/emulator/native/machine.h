@@ -18,6 +18,7 @@ enum { GRANULE = 16, LINE = 128, RELEASES = 16 };
 enum { COARSEST = 4 };  /* shadow_shift of the largest granules of LDS */
 enum { TOGETHER = 64 }; /* granules of LDS with one record, at most */
 enum { FLAGS = 32 };    /* possible flags in LDS, per workgroup */
+enum { STATES = 8 };    /* latest values of a flag, with what each orders */
 
 enum fault_code {
     OK,
@@ -105,11 +106,20 @@ struct interval {
     uint32_t first, last;
 };
 
-/* An LDS address that all active lanes of a store or an atomic have written, and how many
- * operations of each wave are ordered before what follows a wait for it (lds_flags.h). */
-struct lds_flag {
-    uint32_t address, used;                /* time of the last write, 0 if there is none */
+/* What a flag in LDS orders after a write to it: how many operations of each wave come before what
+ * follows a wait for it (lds_flags.h). */
+struct flag_state {
+    uint32_t value; /* that the write has left, set by the next one */
+    int32_t wave;   /* that wrote it; -1: before the first write */
+    uint32_t seq, unused;
     int32_t lds[MAX_WAVES], vm[MAX_WAVES]; /* vm: direct-to-LDS loads */
+};
+
+/* An LDS address that all active lanes of a store or an atomic have written. */
+struct lds_flag {
+    uint32_t address, used;  /* time of the last write, 0 if there is none */
+    uint32_t writes, unused; /* the number of states so far */
+    struct flag_state state[STATES];
 };
 
 /* The flags of a workgroup, and what each wave (first index) knows of the others through them. */
@@ -184,7 +194,7 @@ struct machine {
     struct issue *vm_history;
     struct lds_flags *flags; /* (workgroups,) NULL: no loop of the kernel waits for a flag in LDS */
     int32_t *reads; /* (workgroups, shadow_stride, waves_per_group) with flags: last read of each */
-    const int64_t *polls; /* (num_polls,) program counters of instructions that wait for flags */
+    const int64_t *polls; /* (num_polls, 2) of instructions that wait: program counter, condition */
     const struct named_access *named; /* (num_named,) ascending */
     const int64_t *variables;         /* (num_variables, 2) of LDS: first byte, one past the last */
     struct global_record *global_shadow; /* NULL: races in global memory are not checked */

@@ -53,8 +53,8 @@ static int lds_pointers(struct machine *m, const struct operation *op, int64_t w
         address[lane] = (uint32_t)a->address[lane];
     int code = check_lds(m, a->to_lds, address, op->bytes, writes);
     struct lds_view v = lds_view(m, wave, how_it_writes(op));
-    bool polls = v.flags && is_poll(m, pc);
-    if (!polls)
+    const int64_t *poll = v.flags ? poll_at(m, pc) : NULL;
+    if (!poll)
         note_issue(&v, pc);
     if (code)
         return code;
@@ -64,7 +64,7 @@ static int lds_pointers(struct machine *m, const struct operation *op, int64_t w
         a->pointer[first_lane(left)] = v.bytes + address[first_lane(left)];
     spread_lanes(&v, a->to_lds, address, op->bytes);
     struct fault first;
-    for (uint64_t left = polls ? 0 : a->to_lds; left; left &= left - 1) {
+    for (uint64_t left = poll ? 0 : a->to_lds; left; left &= left - 1) {
         int lane = first_lane(left), found;
         if (op->kind == LOAD) {
             found = shadow_read(&v, lane, address[lane], op->bytes);
@@ -81,8 +81,8 @@ static int lds_pointers(struct machine *m, const struct operation *op, int64_t w
         }
         code = collect(m, code, found, lane, &first);
     }
-    if (polls)
-        code = poll_flags(&v, op, a->to_lds, address, pc);
+    if (poll)
+        code = poll_flags(&v, op, a->to_lds, address, pc, *poll);
     if (v.flags && !code && writes && a->to_lds)
         release_flag(&v, a->to_lds, address, op->kind == ATOMIC, m->lds_waited[wave]);
     return code;

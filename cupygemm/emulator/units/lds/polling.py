@@ -10,12 +10,13 @@ loop ends only when another wave has written to LDS, so all that the writing wav
 ordered before what follows (native/lds_flags.h). A loop that stores, waits at a barrier or advances
 through LDS does other work, and a value on which no branch depends is data. Compilers test the flag
 once before the loop: that read waits for it, too. Loops of functions that the kernel may call are
-included.
+included. wait_conditions.py finds the values for which the loops wait, and atomic_loads.py the
+reads outside such loops that are atomic in the source.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,6 +25,8 @@ from cupygemm.emulator.code_object.control_flow import Node, graph, predecessors
 from cupygemm.emulator.errors import UnsupportedInstruction
 from cupygemm.emulator.isa.decode import decode
 from cupygemm.emulator.isa.instruction import Instruction
+from cupygemm.emulator.units.lds.atomic_loads import atomic_loads
+from cupygemm.emulator.units.lds.wait_conditions import UNKNOWN, condition
 from cupygemm.emulator.units.scalar.scc import reads_scc, writes_scc
 from cupygemm.emulator.waves.reports import call_sites, source_line
 from cupygemm.emulator.weak_cache import weak_cache
@@ -57,17 +60,23 @@ _EXEC, _VCC, _SCC = 3 << 126, 3 << 106, 1 << 128
 
 
 @weak_cache
-def polls_of(kernel: Kernel) -> tuple[int, ...]:
-    """Return the program counters of the instructions that wait for flags in LDS."""
+def polls_of(kernel: Kernel) -> Mapping[int, int]:
+    """Return the program counters of the instructions that wait for flags in LDS, in order.
+
+    Each has the condition under which it goes on waiting, `UNKNOWN` if that is not known.
+    """
     if not hasattr(kernel, "code_object"):  # a single instruction, outside a kernel
-        return ()
+        return {}
     code_object = kernel.code_object
     entries = {each.entry for each in code_object.kernels.values()}
     polls = _polls_of_function(kernel, kernel.entry, kernel.code_bytes & ~3)
     for start, size, _ in code_object.functions:
         if start not in entries:
             polls |= _polls_of_function(kernel, start, size & ~3)
-    return tuple(sorted(polls))
+    if counts_in_lds(kernel):  # what an atomic returns may tell a wave more than its waits
+        polls = dict.fromkeys(polls, UNKNOWN)
+    polls |= dict.fromkeys(atomic_loads(kernel) - polls.keys(), UNKNOWN)
+    return dict(sorted(polls.items()))
 
 
 @weak_cache
@@ -88,14 +97,13 @@ def counts_in_lds(kernel: Kernel) -> bool:
     return bool((lds | flat | calls).any())
 
 
-def _polls_of_function(kernel: Kernel, start: int, size: int) -> set[int]:
-    heads: dict[int, list[int]] = {}
-    polls: set[int] = set()
+def _polls_of_function(kernel: Kernel, start: int, size: int) -> dict[int, int]:
+    loops: dict[int, tuple[dict[int, Instruction], list[int]]] = {}
     for head, code in _short_loops(kernel, start, size):
         waiting = _waiting_in(code)
         if waiting:
-            heads[head] = waiting
-            polls.update(waiting)
+            loops[head] = code, waiting
+    polls = {pc: UNKNOWN for _, waiting in loops.values() for pc in waiting}
     if not polls:
         return polls
     try:
@@ -103,9 +111,42 @@ def _polls_of_function(kernel: Kernel, start: int, size: int) -> set[int]:
     except UnsupportedInstruction:
         return polls
     before = predecessors(nodes)
-    for head, reads in heads.items():
-        polls |= _first_tests(kernel, nodes, before, head, reads)
+    loops = {head: found for head, found in loops.items() if _is_loop(nodes, head, found[0])}
+    polls = {pc: UNKNOWN for _, waiting in loops.values() for pc in waiting}
+    for head, (code, waiting) in loops.items():
+        if len(waiting) == 1:
+            polls[waiting[0]] = condition(nodes, list(code), waiting[0], frozenset(code))
+        for pc in _first_tests(kernel, nodes, before, head, waiting):
+            order = _straight(nodes, pc)
+            goes_on = {goal for goal in nodes[order[-1]].successors if _leads_to(nodes, goal, head)}
+            polls[pc] = polls.get(pc) or condition(nodes, order, pc, frozenset(goes_on))
     return polls
+
+
+def _is_loop(nodes: Mapping[int, Node], head: int, code: Mapping[int, Instruction]) -> bool:
+    """Return whether the code after a branch's goal leads back to the branch.
+
+    Compilers also move blocks, so that a branch back may leave a loop or begin another path.
+    """
+    seen: set[int] = set()
+    edge = [head]
+    while edge:
+        pc = edge.pop()
+        if pc in code and pc in nodes and pc not in seen:
+            seen.add(pc)
+            edge += nodes[pc].successors
+    return max(code) in seen
+
+
+def _leads_to(nodes: Mapping[int, Node], pc: int, goal: int) -> bool:
+    """Return whether a few instructions without a branch lead from one place to another."""
+    for _ in range(_AROUND):
+        if pc == goal:
+            return True
+        if len(nodes[pc].successors) != 1:
+            return False
+        (pc,) = nodes[pc].successors
+    return False
 
 
 def _short_loops(
@@ -233,7 +274,7 @@ def _first_tests(
                 )
                 for read in (nodes[place].inst for place in reads if place in nodes)
             )
-            if alike and _decides(_straight(nodes, pc), inst):
+            if alike and _decides([nodes[at].inst for at in _straight(nodes, pc)], inst):
                 found.add(pc)
     return found
 
@@ -244,13 +285,12 @@ def _place(kernel: Kernel, pc: int) -> tuple[tuple[str, int], ...]:
     return (line, *call_sites(kernel, pc)) if line else ()
 
 
-def _straight(nodes: dict[int, Node], pc: int) -> list[Instruction]:
-    """Return the instructions that follow one, up to the next branch."""
-    order: list[Instruction] = []
+def _straight(nodes: Mapping[int, Node], pc: int) -> list[int]:
+    """Return the instructions from one on, up to the next branch."""
+    order: list[int] = []
     while len(order) < _AROUND:
-        node = nodes[pc]
-        order.append(node.inst)
-        if len(node.successors) != 1:
+        order.append(pc)
+        if len(nodes[pc].successors) != 1:
             break
-        (pc,) = node.successors
+        (pc,) = nodes[pc].successors
     return order

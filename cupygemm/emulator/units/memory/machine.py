@@ -42,12 +42,14 @@ if TYPE_CHECKING:
 
 MAX_WAVES = 16  # per workgroup
 FLAGS = 32  # places in LDS that may be flags, of a workgroup
+STATES = 8  # latest values of a flag, with what each orders
 HISTORY = 256  # operations per wave whose program counters a report can still name
 RELEASES = 16  # release operations that are remembered per wave
 TOGETHER = 64  # granules of LDS with one record, at most
 COARSEST = 4  # log2 of the bytes in the largest granules of LDS
 RECORD = np.dtype([("write", "u8"), ("read", "u8")])  # struct record
-_FLAGS_DWORDS = 2 + 2 * MAX_WAVES**2 + FLAGS * (2 + 2 * MAX_WAVES)  # of struct lds_flags
+_STATE_DWORDS = 4 + 2 * MAX_WAVES  # of struct flag_state
+_FLAGS_DWORDS = 2 + 2 * MAX_WAVES**2 + FLAGS * (4 + STATES * _STATE_DWORDS)  # of lds_flags
 # log2 of the granules' size that each kernel has needed so far
 _granules: WeakKeyDictionary[Kernel, int] = WeakKeyDictionary()
 
@@ -158,10 +160,10 @@ class Machine(PointedArrays):
             self.arrays.pop(name, None)
             setattr(self.struct, name, None)
         self.struct.num_polls = 0
-        polls = polls_of(state.kernel) if state.lds.size else ()
+        polls = polls_of(state.kernel) if state.lds.size else {}
         self.struct.lds_orders = bool(polls) or counts_in_lds(state.kernel)
         if polls:
-            self._point("polls", np.array(polls, np.int64))
+            self._point("polls", np.array(list(polls.items()), np.int64))
             self._point("flags", np.zeros((len(state.lds), _FLAGS_DWORDS), np.int32))
             self.struct.num_polls = len(polls)
             self._note_reads()
