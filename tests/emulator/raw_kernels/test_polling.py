@@ -33,6 +33,11 @@ WAITS = (
     "while (!ready);",
     "while (tile[0] == 0) {}",
     "while (of_the_module != n) {}",
+    "for (int i = n; i >= 0;) { int s = flag[i]; if ((s >> 2) == 0) continue; n += s; --i; }",
+    "while (true) { const unsigned s = *word; if (s == 0) { continue; } break; }",
+    "for (;;) { int s = flag[0]; int t = s >> 8; if (!t) continue; return; }",
+    "int s; do { s = flag[n]; } while (s == 0);",
+    "int s = 0; while (s < n) { s = flag[0]; __builtin_amdgcn_s_sleep(1); }",
 )
 RIGHT = (
     "while (seen[0] == 0) {}",
@@ -49,6 +54,16 @@ RIGHT = (
     "int i = 0; while (flag[i] == 0) ++i;",
     "for (int i = 0; flag[i]; ++i) {}",
     "// while (flag[0] == 0) {}",
+    "for (int i = 0; i < n; ++i) { int s = flag[i]; if (s == 0) continue; n += s; }",
+    "for (int i = n; i >= 0;) { int s = flag[i--]; if (s == 0) continue; n += s; }",
+    "while (n) { int s = seen[0]; if (s == 0) continue; break; }",
+    "while (n) { int s = ((volatile int*)flag)[0]; if (s == 0) continue; break; }",
+    "while (n) { volatile int s = flag[0]; if (s == 0) continue; break; }",
+    "while (n) { int s = atomicAdd(&flag[0], 0); if (s == 0) continue; break; }",
+    "int s = 0; do { s = flag[s]; } while (s != 0);",
+    "int s = 0, t = 0; while (t != n) { t = flag[s]; s = t; }",
+    "int s; do { s = flag[0]; n -= s; } while (n > 0);",
+    "do { int s = flag[n]; if (s == 0) continue; n = s; } while (--n);",
 )
 
 
