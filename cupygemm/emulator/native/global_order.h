@@ -257,13 +257,18 @@ static inline void note_site(const struct global_view *v, struct site *s, uint32
     *s = with_bytes(v->site, mine && alike ? bytes_of_site(s) | bytes : bytes);
 }
 
-/* An unordered read in another stream is kept in preference to one of this launch. */
+/* A load keeps the time of the wave's earlier one if the line may still be in L1 since then. An
+ * unordered read in another stream is kept in preference to one of this launch. */
 static inline void note_read(const struct global_view *v, struct global_record *r, uint32_t bytes) {
+    uint32_t first = r->read.time;
+    bool stays = v->m->invalidated && !(v->site.pc & (COHERENT | SCALAR_SITE)) &&
+                 wave_of_site(&r->read) == v->own && stays_in_l1(v, &r->read);
     bool foreign = is_rival(v, &r->read);
     if (foreign || (is_current(v, &r->read) && wave_of_site(&r->read) != v->own &&
                     !is_rival(v, &r->other_read)))
         r->other_read = r->read;
     note_site(v, &r->read, bytes);
+    r->read.time = stays ? first : r->read.time;
 }
 
 /* Bring the granules' records of a line up to date. */

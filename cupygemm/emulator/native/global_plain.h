@@ -31,7 +31,15 @@ struct plain_view {
     uint32_t own, launch_start;
     uint32_t group, others; /* first wave of the workgroup, and number of the others; or any */
     int32_t settled;
+    uint32_t cached; /* the vector L1 may hold what was loaded later */
 };
+
+/* The time since which loads like this one may be in L1; the end of time if that does not matter. */
+static inline uint32_t cached_since(const struct global_view *v) {
+    const struct machine *m = v->m;
+    bool matters = m->invalidated && !(v->site.pc & (COHERENT | SCALAR_SITE));
+    return matters ? m->invalidated[m->workgroup[v->wave]] : UINT32_MAX;
+}
 
 static inline struct plain_view plain_view(const struct global_view *v) {
     struct words w = words_of(&v->site);
@@ -42,7 +50,8 @@ static inline struct plain_view plain_view(const struct global_view *v) {
                                (uint32_t)m->launch_start,
                                v->own - (uint32_t)m->wave_in_group[v->wave],
                                m->communicates ? (uint32_t)m->waves_per_group - 1 : ~0u,
-                               v->settled};
+                               v->settled,
+                               cached_since(v)};
 }
 
 static inline bool of_launch(struct plain_view v, struct words w) {
@@ -96,7 +105,11 @@ note_plain(struct plain_view v, struct global_record *r, uint32_t bytes, bool wr
     }
     if (of_launch(v, read) && !of_wave(v, read))
         set_words(&r->other_read, read.when, read.where);
-    set_words(&r->read, v.when, where | (of_wave(v, read) ? bytes_before(v, read) : 0));
+    const bool mine = of_wave(v, read);
+    const bool stays = mine && of_launch(v, read) && (uint32_t)read.when > v.cached &&
+                       !(read.where >> 32 & (COHERENT | SCALAR_SITE));
+    const uint64_t when = stays ? v.when >> 32 << 32 | (uint32_t)read.when : v.when;
+    set_words(&r->read, when, where | (mine ? bytes_before(v, read) : 0));
     return true;
 }
 

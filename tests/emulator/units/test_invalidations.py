@@ -58,6 +58,24 @@ LOOKS(looks_relaxed, __ATOMIC_RELAXED, )
 LOOKS(looks_acquiring, __ATOMIC_ACQUIRE, )
 LOOKS(looks_behind_a_fence, __ATOMIC_RELAXED, __threadfence())
 
+// The first workgroup empties four slots of one line in turn, which the second fills.
+#define SLOTS(name, order) \
+    extern "C" __global__ void name(float* x, u32* turn) { \
+        if (threadIdx.x) \
+            return; \
+        for (u32 i = 0; i < 12; ++i) { \
+            u32 slot = i % 4, now = i / 4 * 2 + !blockIdx.x; \
+            while (__hip_atomic_load(turn + slot, order, AGENT) != now) {} \
+            if (blockIdx.x) \
+                x[slot] = i; \
+            else \
+                x[64] += x[slot]; \
+            __hip_atomic_store(turn + slot, now + 1, __ATOMIC_RELEASE, AGENT); \
+        } \
+    }
+SLOTS(slots_relaxed, __ATOMIC_RELAXED)
+SLOTS(slots_acquiring, __ATOMIC_ACQUIRE)
+
 // A sum by atomicCAS may begin with an old value: the exchange fails then.
 extern "C" __global__ void exchanges(float* x, u32* lock) {
     u32* place = (u32*)x;
@@ -82,12 +100,18 @@ extern "C" __global__ void keeps_to_itself(float* x, u32* count) {
 """
 TARGETS = ("gfx90a", "gfx942", "gfx950")
 KIND = "load that may find an old line in the cache"
-FAULTS = ("locks_without_a_fence", "locks_with_a_fence_of_the_workgroup", "looks_relaxed")
+FAULTS = (
+    "locks_without_a_fence",
+    "locks_with_a_fence_of_the_workgroup",
+    "looks_relaxed",
+    "slots_relaxed",
+)
 RIGHT = (
     "locks_with_a_fence",
     "locks_a_volatile",
     "looks_acquiring",
     "looks_behind_a_fence",
+    "slots_acquiring",
     "exchanges",
     "keeps_to_itself",
 )
@@ -100,7 +124,7 @@ def code(target: str) -> bytes:
 
 def run(name: str, target: str) -> np.ndarray:
     x = np.zeros(2 * 128, np.float32)
-    arguments = [x, np.zeros(1, np.uint32)]
+    arguments = [x, np.zeros(4, np.uint32)]
     emulator.launch(code(target), 2, 128, arguments, kernel=name)
     return x
 
