@@ -176,11 +176,11 @@ static inline bool overwrites(const struct global_view *v, const struct site *s,
     return !(s->pc & ATOMIC_SITE && acquired > s->time) && !global_ordered(v, s);
 }
 
-/* Whether the wave's own plain store stays on record when the wave executes an atomic after it: the
- * atomics of other waves race with the store only. */
-static inline bool keeps_store(uint32_t now, uint32_t before, uint32_t seq, int32_t settled,
-                               bool covers) {
-    return now & ATOMIC_SITE && !(before & COHERENT) && (int32_t)seq - settled > 0 && covers;
+/* Whether a plain store stays on record when its workgroup executes an atomic after it: the atomics
+ * of other workgroups race with the store only. That they come after this atomic orders nothing, as
+ * they might have come before it. */
+static inline bool keeps_store(uint32_t now, uint32_t before, bool covers) {
+    return now & ATOMIC_SITE && !(before & COHERENT) && covers;
 }
 
 /* Whether no write-back of the L2 can follow an instruction (units/memory/write_backs.py). */
@@ -349,9 +349,10 @@ static inline void note_write(const struct global_view *v, struct global_record 
                               uint32_t bytes) {
     if (keeps_first(v, r, bytes))
         return;
-    bool mine = is_current(v, &r->write) && wave_of_site(&r->write) == v->own;
-    if (!mine || !keeps_store(v->site.pc, r->write.pc, r->write.seq, v->settled,
-                              !(bytes & ~bytes_of_site(&r->write))))
+    int64_t waves = v->m->waves_per_group;
+    bool ours = is_current(v, &r->write) && wave_of_site(&r->write) / waves == v->own / waves;
+    bool covers = !(bytes & ~bytes_of_site(&r->write));
+    if (!ours || !keeps_store(v->site.pc, r->write.pc, covers))
         note_site(v, &r->write, bytes);
 }
 

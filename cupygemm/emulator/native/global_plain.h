@@ -99,7 +99,7 @@ note_plain(struct plain_view v, struct global_record *r, uint32_t bytes, bool wr
         bool mine = of_wave(v, write);
         if (!of_launch(v, write) || !mine ||
             !keeps_store((uint32_t)(v.where >> 32), (uint32_t)(write.where >> 32),
-                         (uint32_t)(write.when >> 32), v.settled, !(accessed & ~write.where)))
+                         !(accessed & ~write.where)))
             set_words(&r->write, v.when, where | (mine ? bytes_before(v, write) : 0));
         return true;
     }
