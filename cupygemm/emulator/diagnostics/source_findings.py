@@ -7,7 +7,9 @@ checks numbers and vectors, but not elements of arrays.
 
 If it says that a variable "may be" uninitialized, it has not compared conditions or counted loop
 iterations, and is often wrong. Such a warning counts only if the variable is used to compute its
-own next value, as an accumulator is: in the first iteration, no condition can excuse that. Lanes
+own next value, as an accumulator is, with no condition in the statement: in the first iteration,
+nothing can excuse that. All of these variables are tracked while the kernel runs, too
+(runtime/unwritten.py). Lanes
 may pass an unset variable to __shfl, which reads another lane, but not to a group's shfl, whose
 argument the compiler assumes to be set.
 
@@ -30,6 +32,8 @@ CHECK, MASKS = "uninitialised_source", "wave_masks"
 OPTIONS = ("-Wuninitialized", "-Wsometimes-uninitialized", "-Wconditional-uninitialized")
 _NAMES = "|".join(option.removeprefix("-W") for option in OPTIONS)
 _WARNING = re.compile(rf"^(.+:\d+:\d+): warning: (.+) \[-W(?:{_NAMES})[^]]*\]$", re.MULTILINE)
+_CONDITION = re.compile(r"\b(?:if|while)\s*\((?:[^()]|\([^()]*\))*(?:\([^()]*)?$")
+_DOUBTFUL = re.compile(r"variable '(\w+)' may be uninitialized")
 _USE = re.compile(r"^(.+:\d+:\d+): note: uninitialized use occurs here$", re.MULTILINE)
 # The text before an argument that is replaced by another lane's value.
 _SHUFFLED = re.compile(
@@ -106,6 +110,12 @@ def comments(source: str, log: str) -> list[str]:
     return [f'\t.ident "{text}"\n' for text in quoted]
 
 
+def doubtful(log: str) -> set[str]:
+    """Return the names of the variables that may be uninitialised, by the compiler's log."""
+    found = (_DOUBTFUL.match(what) for _, what, _ in _warnings(log))
+    return {each[1] for each in found if each}
+
+
 def _warnings(log: str) -> Iterator[tuple[str, str, str]]:
     """Yield the places and texts of warnings about variables, and their notes."""
     for found in _WARNING.finditer(log):
@@ -125,14 +135,16 @@ def _text_from(source: str, where: str) -> tuple[str, str]:
 
 def _is_certain(source: str, where: str, what: str) -> bool:
     """Tell whether a warning is certain, or its statement computes the variable from itself."""
-    doubtful = re.match(r"variable '(\w+)' may be uninitialized", what)
-    if doubtful is None:
+    may_be = _DOUBTFUL.match(what)
+    if may_be is None:
         return True
     before, after = _text_from(source, where)
     if not before + after:
         return True
     before, after = re.split(r"[;{}]", before)[-1], after.partition(";")[0]
-    name = re.escape(doubtful[1])
+    if _CONDITION.search(before) or "?" in before + after:
+        return False
+    name = re.escape(may_be[1])
     written = (
         rf"\b{name}\b(?:\[[^]]*\]|\.\w+)*\s*(?:[-+*/%&|^]|<<|>>)?=(?!=)|\b{name}\s*(?:\+\+|--)"
     )

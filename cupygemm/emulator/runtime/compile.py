@@ -265,6 +265,7 @@ class _Program:
             plain=object_file,
             target_name=self.target_name,
             ways=ways,
+            numbers=source_findings.doubtful(log),
         ):
             object_file = marked
         objects = [object_file, self._comments(found)]

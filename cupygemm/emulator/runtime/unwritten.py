@@ -1,4 +1,4 @@
-"""Track the elements of local variables that HIP source does not initialise.
+"""Track the elements of local variables, and the numbers, that HIP source may not initialise.
 
     HIP ─► LLVM IR ─► a marker in each element of an array or structure, where it is declared
         ─► optimiser ─► code object
@@ -9,14 +9,14 @@ writes nothing (see definedness/lanes.py), which is opaque to the optimiser. If 
 elements before it reads them, the optimiser removes the markers, and the program is compiled
 without them. Otherwise the device executes the code with markers, and tracks their values to where
 they would change a result. So a condition or a loop that the compiler cannot analyse causes no
-false finding.
+false finding. Of the numbers, only those that the compiler calls doubtful have markers.
 """
 
 from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 import msgpack
@@ -36,7 +36,7 @@ _LARGEST = 256  # elements; larger arrays stay in private memory, which is track
 
 _TYPE = re.compile(r"^(%[\w.$-]+|%\"[^\"]+\") = type (<?\{.*\}>?)$", re.MULTILINE)
 _ALLOCA = re.compile(
-    r"^  (%[\w.$-]+|%\"[^\"]+\") = alloca ([\[<%].*?), align \d+, addrspace\(5\)$", re.MULTILINE
+    r"^  (%[\w.$-]+|%\"[^\"]+\") = alloca (\S.*?), align \d+, addrspace\(5\)$", re.MULTILINE
 )
 _START = re.compile(
     r"^  call void @llvm\.lifetime\.start\.p5\((?:i64 \S+, )?ptr addrspace\(5\) "
@@ -61,6 +61,7 @@ def compile_marked(
     plain: Path,
     target_name: str,
     ways: Sequence[Sequence[str]],
+    numbers: Collection[str] = (),
 ) -> bool:
     """Compile a program with markers to an object file; return whether any marker remains.
 
@@ -75,9 +76,11 @@ def compile_marked(
         LLVM's name of the processor.
     ways : sequence of sequences of str
         Lists of compiler options; the first that compiles the program is used.
+    numbers : collection of str
+        The names of numbers that also get markers.
     """
     source = read_source(file)
-    if not may_be_unwritten(source) and not local_bounds.may_index(source):
+    if not numbers and not may_be_unwritten(source) and not local_bounds.may_index(source):
         return False
     ir = file.with_name("marked.ll")
     try:
@@ -85,7 +88,7 @@ def compile_marked(
         levels = [option for option in options if option.startswith("-O")]
         levels += EXPLICIT_LINES if EXPLICIT_LINES[-1] in options else ()
         text = ir.read_text()
-        marked = with_markers(text)
+        marked = with_markers(text, numbers)
         bounded = local_bounds.with_bounds(marked or text, dict(_TYPE.findall(text)))
         for changed in (bounded, marked):
             if changed is None:
@@ -133,14 +136,17 @@ def may_be_unwritten(source: str) -> bool:
     return _DECLARES.search(_NO_DECLARATION.sub(";", source)) is not None
 
 
-def with_markers(ir: str) -> str | None:
+def with_markers(ir: str, numbers: Collection[str] = ()) -> str | None:
     """Return LLVM IR with markers in the local arrays and structures; None if it has none.
 
     Parameters
     ----------
     ir : str
         A module as clang emits it for optimised code, before the first pass.
+    numbers : collection of str
+        The names of numbers that also get markers.
     """
+    named = re.compile(rf"%(?:{'|'.join(sorted(numbers))})\d*") if numbers else None
     structures = dict(_TYPE.findall(ir))
     lines: list[str] = []
     variables: dict[str, str] = {}
@@ -149,14 +155,19 @@ def with_markers(ir: str) -> str | None:
         lines.append(line)
         if line.startswith("define "):
             variables = {}
-        elif found := _ALLOCA.match(line):
-            if not found[1].strip('%"').startswith(tuple(each[1:] for each in _TEMPORARY)):
+        elif (found := _ALLOCA.match(line)) and not _is_temporary(found[1]):
+            has_elements = found[2].startswith(("[", "<", "%"))
+            if has_elements or (named and named.fullmatch(found[1])):
                 variables[found[1]] = found[2]
         elif (start := _START.match(line)) and start[1] in variables:
             added = list(_stores(start[1], variables[start[1]], structures, count, start[2]))
             lines += added
             count += bool(added)
     return "\n".join([*lines, ""]) if count else None
+
+
+def _is_temporary(name: str) -> bool:
+    return name.strip('%"').startswith(tuple(each[1:] for each in _TEMPORARY))
 
 
 def has_markers(code: bytes) -> bool:

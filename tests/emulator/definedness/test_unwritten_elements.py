@@ -106,6 +106,27 @@ KERNEL branches_on_it(const float* x, float* y, int n) {
     if (found[T & 1] > 3)  // used
         y[T] = 1;
 }
+KERNEL pads_with_an_unset_number(const float* x, float* y, int n) {
+    __shared__ float s[64];
+    float v;  // declared
+    if (T < 60)
+        v = x[T];
+    for (int j = 32; j; j /= 2) {
+        s[T] = v;
+        __syncthreads();
+        v = fmaxf(v, s[T ^ j]);
+        __syncthreads();
+    }
+    if (T < 60)
+        y[T] = v;  // used
+}
+KERNEL sets_a_number_for_some(const float* x, float* y, int n) {
+    int place;  // declared
+    for (int i = 0; i < n; i++)
+        if (x[T + i] > 60)
+            place = i;
+    y[T] = 2.0f * place;  // used
+}
 
 // -- right --
 KERNEL fills_what_it_reads(const float* x, float* y, int n) {
@@ -145,6 +166,29 @@ KERNEL leaves_the_other_lanes(const float* x, float* y, int n) {
             held[i] = x[T + i];
     if (T & 1)
         y[T] = held[0] + held[1];
+}
+KERNEL sets_a_number_where_it_uses_it(const float* x, float* y, int n) {
+    float v;
+    if (T < n)
+        v = x[T];
+    float other = __shfl_down(v, 1);
+    if (T < n)
+        y[T] = T + 1 < n ? v + other : v;
+}
+KERNEL sets_a_number_in_the_first_iteration(const float* x, float* y, int n) {
+    float best;
+    for (int i = 0; i < n; i++)
+        if (i == 0 || x[T + i] > best)
+            best = x[T + i];
+    if (n > 0)
+        y[T] = best;
+}
+KERNEL takes_the_first_number(const float* x, float* y, int n) {
+    float best;
+    for (int i = 0; i < n; i++)
+        best = i ? fmaxf(best, x[T + i]) : x[T];
+    if (n > 0)
+        y[T] = best;
 }
 KERNEL fills_a_structure(const float* x, float* y, int n) {
     Pair best;
