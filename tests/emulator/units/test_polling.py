@@ -90,6 +90,8 @@ DATA = {
     "the next address is loaded": "again:\nds_read_b32 v1, v1" + WAITS,
     "it stores, too": "again:\nds_read_b32 v1, v2\nds_write_b32 v3, v4" + WAITS,
     "it waits at a barrier": "again:\nds_read_b32 v1, v2\ns_barrier" + WAITS,
+    "a branch back to another path": "s_cbranch_scc0 later\nagain:\ns_branch over\nlater:\n"
+    "ds_read_b32 v1, v2" + WAITS + "over:",
     "no loop": "ds_read_b32 v1, v2" + WAITS + "again:",
     "other data before a loop": "ds_read_b32 v3, v2 offset:8\n" + SPIN,
 }
