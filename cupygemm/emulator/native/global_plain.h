@@ -34,7 +34,7 @@ struct plain_view {
     uint32_t cached; /* the vector L1 may hold what was loaded later */
 };
 
-/* The time since which loads like this one may be in L1; the end of time if that does not matter. */
+/* The time since which loads like this one may be in L1; the end of time if it does not matter. */
 static inline uint32_t cached_since(const struct global_view *v) {
     const struct machine *m = v->m;
     bool matters = m->invalidated && !(v->site.pc & (COHERENT | SCALAR_SITE));

@@ -11,14 +11,14 @@
  * nothing. An atomic adds to what the flag orders, a store replaces it. A flag is forgotten after
  * FLAGS newer ones.
  *
- * A wave that waits for a count of 1 may find 2. It would have gone on at 1, had it come earlier, so
- * only what the flag ordered then is ordered before what follows (units/lds/wait_conditions.py):
+ * A wave that waits for a count of 1 may find 2. It would have gone on at 1, had it come earlier,
+ * so only what the flag ordered then is ordered before what follows (units/lds/wait_conditions.py):
  *
  *     writes to the flag   0 ── wave 0 adds: 1 ── wave 1 adds: 2 ── the wave reads 2
  *                                      └── the earliest at which the loop ends
  *
- * Writes that the wave knows of by a barrier or another flag cannot come after it, so that it cannot
- * have found an older value. */
+ * Writes that the wave knows of by a barrier or another flag cannot come after it, so that it
+ * cannot have found an older value. */
 #ifndef CUPYGEMM_LDS_FLAGS_H
 #define CUPYGEMM_LDS_FLAGS_H
 
