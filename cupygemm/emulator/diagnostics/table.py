@@ -61,8 +61,9 @@ CHECKS: Mapping[str, Check] = {
     ),
     "uninitialised": Check(
         "an address, a branch, an atomic or a stored value that depends on bits that were never "
-        "written, including elements of local arrays and structures in HIP source; to store such "
-        "an element unchanged, as a copy of a structure does, is a warning",
+        "written, including elements of local arrays and structures in HIP source, and numbers that "
+        "it may leave unset; to store one of these unchanged, as a copy of a structure does, is a "
+        "warning",
         "the bits that happen to be there are used",
         "the kernel's result would depend on earlier contents of registers or memory",
     ),
@@ -72,7 +73,7 @@ CHECKS: Mapping[str, Check] = {
         "the compiler assumes any value",
         "clang's -Wuninitialized, -Wsometimes-uninitialized and -Wconditional-uninitialized; the "
         'last says "may be", and counts only where a variable is used to compute its own next '
-        "value",
+        "value, in a statement without a condition",
         "warn",
     ),
     "wave_masks": Check(
