@@ -156,7 +156,8 @@ def _is_used(nodes: Mapping[int, Node], start: int, vector: int, scalar: int) ->
     A write under a narrower EXEC leaves the old value in other lanes, which a read finds again once
     EXEC is wider.
     """
-    waiting, seen = [(start, vector, scalar, True, False)], set()
+    waiting = [(start, vector, scalar, True, False)]
+    seen: set[tuple[int, int, int, bool, bool]] = set()
     while waiting:
         state = waiting.pop()
         pc, vector, scalar, all_lanes, is_hidden = state
