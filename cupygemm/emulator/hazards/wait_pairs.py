@@ -68,7 +68,9 @@ def is_mfma(inst: Instruction) -> bool:
 
 def is_valu(inst: Instruction) -> bool:
     """Return whether the vector ALU executes an instruction, matrix instructions excluded."""
-    return inst.encoding.startswith(("VOP", "MFMA")) and not is_mfma(inst)
+    if inst.encoding == "MFMA":
+        return not is_mfma(inst)
+    return inst.encoding.startswith("VOP")
 
 
 def mfma_passes(inst: Instruction, target: Target) -> int:

@@ -17,7 +17,7 @@ VCCZ and EXECZ as data, VCC as an SGPR by its number, results that OPSEL or SDWA
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -34,6 +34,7 @@ from cupygemm.emulator.hazards.wait_pairs import (
 from cupygemm.emulator.isa.instruction import Instruction
 from cupygemm.emulator.targets import Target
 
+_LEAVING = ("SOPP", "SOP1", "SOP2", "SOPK")  # the encodings of these:
 _LEAVES = ("s_endpgm", "s_branch", "s_cbranch", "s_setpc", "s_swappc", "s_call")
 _JUMPS = ("s_endpgm", "s_setpc_b64", "s_swappc_b64", "s_call_b64")
 
@@ -114,8 +115,8 @@ class _Path(NamedTuple):
 
 def hazards_after(
     pc: int, inst: Instruction, target: Target, at: Callable[[int], Instruction | None]
-) -> Iterator[Hazard]:
-    """Yield the hazards between an instruction and those that follow it.
+) -> Iterable[Hazard]:
+    """Return the hazards between an instruction and those that follow it.
 
     Parameters
     ----------
@@ -128,7 +129,18 @@ def hazards_after(
     """
     producer = _producer(inst)
     if producer is None or _is_harmless(pc + inst.size, producer, target, at):
-        return
+        return ()
+    return _search(pc, inst, producer, target, at)
+
+
+def _search(
+    pc: int,
+    inst: Instruction,
+    producer: _Producer,
+    target: Target,
+    at: Callable[[int], Instruction | None],
+) -> Iterator[Hazard]:
+    """Yield the hazards along all paths from an instruction."""
     length, shadow = producer.length, producer.shadow
     busy = mfma_passes(inst, target) - 1 if is_mfma(inst) else 0
     paths = [_Path(pc + inst.size, 0, busy, shadow)]
@@ -176,7 +188,7 @@ def _is_harmless(
         follower = at(place)
         if follower is None:
             return True
-        if follower.encoding.startswith("SOP") and follower.mnemonic.startswith(_LEAVES):
+        if follower.encoding in _LEAVING and follower.mnemonic.startswith(_LEAVES):
             return False
         place += follower.size
         if registers is not None:

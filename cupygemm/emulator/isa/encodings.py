@@ -67,10 +67,16 @@ class Encoding:
         self._op_low, self._op_mask = row.opcode
 
     def matches(self, raw: int, length: int) -> bool:
-        """Tell whether the first bits of `length` bytes are an instruction of this encoding."""
+        """Tell whether bits that have the fixed ones are an instruction of this encoding.
+
+        Parameters
+        ----------
+        raw : int
+            The first bits of `length` bytes.
+        length : int
+        """
         return (
-            raw & self.mask == self.value
-            and length >= self._row.needed
+            length >= self._row.needed
             and (self._allowed is None or self.opcode(raw) in self._allowed)
             and (self._row.src0 is None or raw & 0x1FF == self._row.src0)
         )
@@ -110,7 +116,7 @@ class Encoding:
 def find_encoding(raw: int, length: int) -> Encoding | None:
     """Return the encoding of the instruction in the low bits of `raw`, `length` bytes, or None."""
     for encoding in _candidates()[raw >> 23 & 0x1FF]:
-        if encoding.matches(raw, length):
+        if raw & encoding.mask == encoding.value and encoding.matches(raw, length):
             return encoding.variant(raw)
     return None
 

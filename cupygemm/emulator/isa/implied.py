@@ -1,9 +1,14 @@
-"""What the mnemonic of an instruction says about its operands, beyond the encoding tables."""
+"""What the encoding and the mnemonic of an instruction say about its operands.
+
+The encoding tables leave this open. Few kinds of instructions occur, so it is found once for each.
+"""
 
 from __future__ import annotations
 
 import functools
 from typing import NamedTuple
+
+from cupygemm.emulator.isa.encodings import OperandForm
 
 # Instructions that read their destination, although the tables have no source operand for it.
 _READS_DESTINATION = (
@@ -63,3 +68,68 @@ def implied_by(name: str) -> Implied:
         moves_relative=name.startswith("s_movrel"),
         swaps=name.startswith("v_swap_") or "_swap_b32" in name,
     )
+
+
+class AluOperand(NamedTuple):
+    """An operand of an ALU instruction: the field, and what does not depend on its value.
+
+    Attributes
+    ----------
+    field, canonical, bits, fmt
+        As in `OperandForm`.
+    base : int
+        256 if the value is the number of a vector register.
+    is_matrix : bool
+        Whether it is an operand of a matrix instruction, whose other fields say more of it.
+    is_agpr : bool
+        Whether its vector registers are AGPRs.
+    is_written : bool
+    """
+
+    field: str
+    canonical: str
+    bits: int
+    fmt: str
+    base: int
+    is_matrix: bool
+    is_agpr: bool
+    is_written: bool
+
+
+class Kind(NamedTuple):
+    """What instructions of the same encoding and mnemonic have in common."""
+
+    encoding: str
+    variant: str
+    implied: Implied
+    operands: tuple[AluOperand, ...]
+
+
+@functools.cache
+def kind_of(cls: str, mnemonic: str, forms: tuple[OperandForm, ...]) -> Kind:
+    """Return what instructions of an encoding of the tables with this mnemonic have in common."""
+    implied = implied_by(mnemonic)
+    if cls in ("VOP3P_MFMA", "VOP3PX2") or mnemonic.startswith(("v_mfma", "v_smfmac")):
+        encoding, variant = "MFMA", ""
+    else:
+        encoding = cls.partition("_")[0].replace("VOP3SD", "VOP3")
+        variant = "SDWA" if "SDWA" in cls else "DPP" if "DPP" in cls else ""
+    operands = []
+    for name, canonical, bits, fmt, kind in forms:
+        if name == "simm16" or (mnemonic == "s_set_gpr_idx_on" and name == "ssrc1"):
+            continue
+        lane = canonical == "vdst" and kind.startswith("OPR_SREG")  # v_readlane
+        is_vector = name in ("vsrc1", "vdst") and cls != "VOP3_SDST" and not lane
+        operands.append(
+            AluOperand(
+                field=name,
+                canonical=canonical,
+                bits=bits,
+                fmt=fmt,
+                base=256 if is_vector else 0,
+                is_matrix=encoding == "MFMA" and kind != "OPR_SIMM4",
+                is_agpr="ACCVGPR" in kind and "VGPR_OR" not in kind,
+                is_written=canonical in ("vdst", "sdst") and not implied.only_reads,
+            )
+        )
+    return Kind(encoding, variant, implied, tuple(operands))

@@ -59,9 +59,10 @@ class Operand:
     literal: int = 0
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+# Freezing it would double the time that making one takes.
+@dataclass(slots=True, eq=False)
 class Instruction:
-    """One decoded instruction.
+    """One decoded instruction, which programs share: nobody changes it.
 
     Attributes
     ----------

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from cupygemm.emulator.errors import UnsupportedInstruction
 from cupygemm.emulator.isa.encodings import Encoding, Opcode, find_encoding, named
-from cupygemm.emulator.isa.implied import implied_by
+from cupygemm.emulator.isa.implied import Implied, kind_of
 from cupygemm.emulator.isa.instruction import (
     AGPR0,
     EXEC,
@@ -97,28 +97,20 @@ class _Builder:
         self.operands = found.opcode.operands
         self.supplement = found.supplement
         self.target = target
-        self.cls, self.size = found.encoding.name, found.encoding.size
+        self.size = found.encoding.size
         raw = found.raw
         self.raw = int.from_bytes(data[: self.size], "little")
         self.fields: dict[str, int] = {
             name: raw >> low & mask for name, low, mask in found.encoding.fields
         }
-        self.encoding, self.variant = self._encoding()
-        if is_cdna2(target) and self.encoding in ("GLOBAL", "SCRATCH") and self.fields["sve"]:
+        kind = kind_of(found.encoding.name, mnemonic, self.operands)
+        self.encoding, self.variant, self.implied, self.alu_operands = kind
+        if self.encoding in ("GLOBAL", "SCRATCH") and is_cdna2(target) and self.fields["sve"]:
             self.mnemonic = mnemonic.replace("_load_", "_load_lds_")  # its LDS bit
         if self.encoding == "VOPC" and not self.variant and self.fields["src0"] == _DPP:
             raise UnsupportedInstruction(f"{mnemonic} has no DPP form")
-        self.implied = implied_by(self.mnemonic)
         self.dst: list[Operand] = []
         self.src: list[Operand] = []
-
-    def _encoding(self) -> tuple[str, str]:
-        cls = self.cls
-        if cls in ("VOP3P_MFMA", "VOP3PX2") or self.mnemonic.startswith(("v_mfma", "v_smfmac")):
-            return "MFMA", ""
-        base = cls.split("_")[0].replace("VOP3SD", "VOP3")
-        variant = "SDWA" if "SDWA" in cls else "DPP" if "DPP" in cls else ""
-        return base, variant
 
     def build(self, writer: Callable[[Instruction], str]) -> Instruction:
         if self.supplement:
@@ -153,24 +145,18 @@ class _Builder:
     # -- operands by family ------------------------------------------------------------------------
 
     def _alu_operands(self) -> None:
-        implied, matrix = self.implied, self.encoding == "MFMA"
-        for name, canonical, width, fmt, kind in self.operands:
-            if name == "simm16" or (self.mnemonic == "s_set_gpr_idx_on" and name == "ssrc1"):
-                continue
-            code, bits = self._code(name, canonical), width
-            if matrix and kind != "OPR_SIMM4":
+        for name, canonical, width, fmt, base, is_matrix, is_agpr, is_written in self.alu_operands:
+            code, bits = self._code(name, canonical, base), width
+            if is_matrix:
                 code = self._accumulator_code(canonical, code)
                 bits = self._matrix_bits(name, width)
-            elif "ACCVGPR" in kind and "VGPR_OR" not in kind and code >= 256:
+            elif is_agpr and code >= 256:
                 code += AGPR0
-            if canonical == "vdst" and kind.startswith("OPR_SREG"):  # v_readlane
-                code = self.fields[name]
             operand = self._operand(canonical, code, bits, fmt)
-            written = canonical in ("vdst", "sdst") and not implied.only_reads
-            (self.dst if written else self.src).append(operand)
-        if self.encoding == "VOPC" and self.variant and self.fields["sd"]:
+            (self.dst if is_written else self.src).append(operand)
+        if self.variant and self.encoding == "VOPC" and self.fields["sd"]:
             self.dst.append(self._operand("sdst", self.fields["sdst"], 64, "M64"))
-        if implied.reads_destination and self.dst:
+        if self.implied.reads_destination and self.dst:
             self.src.append(self.dst[0])
 
     def _matrix_bits(self, name: str, bits: int) -> int:
@@ -190,17 +176,15 @@ class _Builder:
             operand = self._operand(name, self._accumulator_code(name, code), 32 * count, fmt)
             (self.dst if name == "vdst" else self.src).append(operand)
 
-    def _code(self, name: str, canonical: str) -> int:
+    def _code(self, name: str, canonical: str, base: int) -> int:
         """Return the 9-bit operand code of a field: 0..255 scalar and constants, 256.. VGPR."""
         fields = self.fields
         if self.variant and canonical == "src0":  # SDWA and DPP have the real src0 in another field
             scalar = self.variant == "SDWA" and fields.get("s0")
             return fields["vsrc0"] + (0 if scalar else 256)
-        code = fields[name]
         if self.variant == "SDWA" and canonical == "src1":
-            return code if fields.get("s1") else code + 256
-        vector_field = name in ("vsrc1", "vdst") and self.cls != "VOP3_SDST"
-        return code + 256 if vector_field else code
+            return fields[name] + (0 if fields.get("s1") else 256)
+        return fields[name] + base
 
     def _accumulator_code(self, canonical: str, code: int) -> int:
         fields = self.fields
@@ -290,6 +274,15 @@ class _Builder:
         compact = self.encoding in ("VOP2", "VOPC", "VOP1")
         if self.encoding == "VOPC" and not any(op.field == "sdst" for op in self.dst):
             self.dst.append(self._operand("vcc", VCC, 64, "M64"))
+        if any(implied):
+            self._implied_operands(implied, compact=compact)
+        for op in self.src:
+            if op.kind == "special" and op.index == _VCCZ:
+                self.src.append(self._operand("vcc", VCC, 64, "B64"))
+                break
+
+    def _implied_operands(self, implied: Implied, *, compact: bool) -> None:
+        """Add the operands that the mnemonic implies."""
         if implied.compares_exec:
             self.dst.append(self._operand("exec", EXEC, 64, "M64"))
         if (compact and implied.reads_vcc) or implied.reads_any_vcc:
@@ -299,7 +292,7 @@ class _Builder:
         if implied.masks_exec:
             self.src.append(self._operand("exec", EXEC, 64, "B64"))
             self.dst.append(self._operand("exec", EXEC, 64, "B64"))
-        if implied.tests_vcc or any(op.kind == "special" and op.index == _VCCZ for op in self.src):
+        if implied.tests_vcc:
             self.src.append(self._operand("vcc", VCC, 64, "B64"))
         if implied.sets_index:
             self.dst.append(self._operand("m0", M0, 32, "B32"))
@@ -311,6 +304,8 @@ class _Builder:
     def _check_registers(self) -> None:
         """Refuse operands beyond the end of a register file, and results that are not registers."""
         for op in (*self.dst, *self.src):
+            if op.count == 1:  # which fits
+                continue
             end = {"s": 128, "v": 256 if op.index < AGPR0 else 512}.get(op.kind)
             if end is not None and op.index + op.count > end:
                 raise UnsupportedInstruction(

@@ -85,6 +85,28 @@ class LazyStep:
         return self._step(group)
 
 
+class _Instructions(dict[int, Instruction | None]):
+    """The instructions by their byte offset, decoded when they are looked up; None for none.
+
+    Parameters
+    ----------
+    image : bytes
+    target : Target
+    """
+
+    def __init__(self, image: bytes, target: Target) -> None:
+        super().__init__()
+        self._image, self._target = image, target.name
+
+    def __missing__(self, pc: int) -> Instruction | None:
+        try:
+            found = decode(self._image, pc, self._target) if 0 <= pc < len(self._image) else None
+        except UnsupportedInstruction:  # data, or code that is not executed
+            found = None
+        self[pc] = found
+        return found
+
+
 class Program:
     """The instructions of a code object for a target, decoded when execution reaches their block.
 
@@ -104,7 +126,7 @@ class Program:
         self.matrix: list[int] = []
         self._hazards: dict[int, list[Hazard]] = {}  # by the offset at which they are reported
         self.native = NativeProgram(len(image))
-        self._decoded: dict[int, Instruction] = {}
+        self._instructions = _Instructions(image, target)
         self._straight: deque[Instruction] = deque(maxlen=FAR)  # the latest consecutive ones
         self._straight_to = -1
         self._slots: set[int] = set()  # vector registers that v_writelane writes
@@ -139,8 +161,8 @@ class Program:
     def _decode(self, pc: int) -> Entry:
         if not 0 <= pc < len(self.image):
             raise Fault("wild jump", f"the program counter {pc:#x} is outside the code object")
-        inst = self._instruction(pc)
-        for hazard in hazards_after(pc, inst, self.target, self._instruction_or_none):
+        inst = self._instructions[pc] or decode(self.image, pc, self.target.name)  # which raises
+        for hazard in hazards_after(pc, inst, self.target, self._instructions.__getitem__):
             self._note(hazard)
         facts = facts_of(inst, self.target.name)
         step: Callable[[Group], Any] = _nothing
@@ -203,7 +225,8 @@ class Program:
 
     def _note(self, hazard: Hazard) -> None:
         """Have a hazard reported by the instruction at its `place`."""
-        if any(is_marker(self._instruction(pc)) for pc in (hazard.producer, hazard.consumer)):
+        pair = (self._instructions[pc] for pc in (hazard.producer, hazard.consumer))
+        if any(inst is not None and is_marker(inst) for inst in pair):
             return
         noted = self._hazards.setdefault(hazard.place, [])
         noted.append(hazard)
@@ -218,21 +241,6 @@ class Program:
     def _check(entry: Entry, hazards: list[Hazard]) -> None:
         entry.step = CheckedStep(entry, hazards)
         NativeProgram.leave_to_python(entry)
-
-    def _instruction(self, pc: int) -> Instruction:
-        found = self._decoded.get(pc)
-        if found is None:
-            found = self._decoded[pc] = decode(self.image, pc, self.target.name)
-        return found
-
-    def _instruction_or_none(self, pc: int) -> Instruction | None:
-        found = self._decoded.get(pc)
-        if found is not None:
-            return found
-        try:
-            return self._instruction(pc) if 0 <= pc < len(self.image) else None
-        except UnsupportedInstruction:  # data, or code that is not executed
-            return None
 
 
 def _nothing(_group: Group) -> None:

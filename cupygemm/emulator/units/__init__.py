@@ -13,6 +13,7 @@ waves disagree. Every other step returns None. A step that finds a fault raises 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any
@@ -42,9 +43,12 @@ def bind(inst: Instruction, target: Target) -> Step:
     UnsupportedInstruction
         No unit implements the instruction.
     """
-    name = _UNITS[inst.encoding]
-    unit = import_module(f"cupygemm.emulator.units.{name}.unit")
-    step: Step | None = unit.bind(inst, target)
+    step: Step | None = _unit(_UNITS[inst.encoding]).bind(inst, target)
     if step is None:
         raise UnsupportedInstruction(f"{inst.text}: not emulated on {target.name}")
     return step
+
+
+@functools.cache
+def _unit(name: str) -> Any:
+    return import_module(f"cupygemm.emulator.units.{name}.unit")

@@ -64,12 +64,21 @@ class Op:
     signed: bool = False
 
 
+_ORDER = {"src0": 0, "src1": 1, "src2": 2, "vcc": 3, "vdst": 4}
+
+
 def source_operands(inst: Instruction) -> list[Operand]:
     """Return the sources in the order src0, src1, src2, vcc (a mask), vdst (an accumulator)."""
-    order = {"src0": 0, "src1": 1, "src2": 2, "vcc": 3, "vdst": 4}
     # A VCC that is not a lane mask is the implicit operand of src_vccz.
-    used = (op for op in inst.src if op.field in order and (op.field, op.fmt) != ("vcc", "B64"))
-    return sorted(used, key=lambda op: order[op.field])
+    used = [
+        op for op in inst.src if op.field in _ORDER and not (op.field == "vcc" and op.fmt == "B64")
+    ]
+    used.sort(key=_place)
+    return used
+
+
+def _place(op: Operand) -> int:
+    return _ORDER[op.field]
 
 
 def bind(inst: Instruction, op: Op, target: Target) -> Step:

@@ -168,9 +168,12 @@ def _raw64(inst: Instruction, op: Operand, kind: str) -> Fetch:
 # -- modifiers -------------------------------------------------------------------------------------
 
 
+_POSITIONS = {"src0": 0, "src1": 1, "src2": 2}
+
+
 def position(op: Operand) -> int:
     """Return 0, 1 or 2 for src0, src1 and src2, and 3 for others, which have no modifiers."""
-    return {"src0": 0, "src1": 1, "src2": 2}.get(op.field, 3)
+    return _POSITIONS.get(op.field, 3)
 
 
 def selected_field(inst: Instruction, op: Operand, width: int) -> tuple[int, int, bool] | None:

@@ -13,6 +13,7 @@ write2 are served one after the other.
 from __future__ import annotations
 
 import ctypes
+import functools
 from collections.abc import Callable, Iterable
 from ctypes import c_int64, c_void_p
 
@@ -35,7 +36,8 @@ _B128_READS_64_BANKS = (
 )
 
 
-def phases(size: int, *, reads: bool, banks: int) -> list[int]:
+@functools.cache
+def phases(size: int, *, reads: bool, banks: int) -> tuple[int, ...]:
     """Return the phases of an access as 64-bit lane masks.
 
     Parameters
@@ -48,15 +50,15 @@ def phases(size: int, *, reads: bool, banks: int) -> list[int]:
 
     Returns
     -------
-    list of int
+    tuple of int
     """
     if size > 8 and reads:
         half = _B128_READS_64_BANKS if banks == 64 else _B128_READS_32_BANKS
-        masks = [_mask(lane for block in phase for lane in block) for phase in half]
-        return masks + [mask << 32 for mask in masks]
+        masks = tuple(_mask(lane for block in phase for lane in block) for phase in half)
+        return masks + tuple(mask << 32 for mask in masks)
     width = 4 if size <= 4 else 8 if size <= 8 else 16
     lanes = 4 * banks // width
-    return [_mask(range(first, first + lanes)) for first in range(0, LANES, lanes)]
+    return tuple(_mask(range(first, first + lanes)) for first in range(0, LANES, lanes))
 
 
 def _mask(lanes: Iterable[int]) -> int:

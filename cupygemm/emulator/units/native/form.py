@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from cupygemm.emulator.waves.state import GPR_INDEX, VSKIP
 
 
-@dataclass(frozen=True, slots=True)
-class NativeAlu:
+class NativeAlu(NamedTuple):
     """An ALU instruction as C executes it.
 
     Attributes
@@ -28,7 +26,7 @@ class NativeAlu:
     operation: int
     mode_mask: int
     mode_value: int
-    record: ctypes.Structure = field(repr=False)
+    record: ctypes.Structure
 
 
 def native_alu(
