@@ -117,6 +117,14 @@ def test_rows_near_multiples_of_192_have_tiles_of_192_rows(m, n, k, tile_n, clus
     assert (config.cluster_m, config.cluster_n) == cluster
 
 
+@pytest.mark.parametrize("k", [4096, 6144, 8192])
+def test_steps_that_loads_and_tensor_cores_bound_alike_leave_few_sms_idle(k):
+    """128x128 on 112 SMs takes 5 % longer than 128x112 on 128 (measured, H200, 2026-11-28)."""
+    problem = replace(PROBLEM, m=512, n=3584, k=k, a_major="k", b_major="k")
+    chosen = select(problem, ARCH).config
+    assert chosen.num_units(problem) * chosen.cluster_size == 128
+
+
 def test_the_order_of_tiles_is_told_and_is_no_matter_where_all_run_at_once():
     config = select(PROBLEM, ARCH).config
     assert all(each.config.raster == "grouped" for each in select(PROBLEM, ARCH).candidates)

@@ -124,11 +124,12 @@ def _unscaled(
 def _slower(config: HopperConfig) -> float:
     """Return how much slower groups are than a batch of equal matrices, which the model describes.
 
-    Blocks of a cluster wait for each other at the end of each group, and a single consumer hides
-    none of this (measured on an H200).
+    Blocks of a cluster wait for each other at the end of each group, where some of those along m
+    have no rows, and a single consumer hides none of this (measured on an H200).
     """
     alone = 0.08 if config.num_consumers == 1 else 0.0
-    return 1 + 0.04 * math.log2(config.cluster_size) + alone
+    along_m = 0.08 * math.log2(config.cluster_m)
+    return 1 + 0.04 * math.log2(config.cluster_size) + along_m + alone
 
 
 def _takes(config: HopperConfig, problem: GemmProblem, arch: HopperArch) -> bool:
