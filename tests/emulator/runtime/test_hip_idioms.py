@@ -349,3 +349,27 @@ def test_the_older_bfloat16_shows_its_bits(cp: ModuleType) -> None:
     total = a + (b * a - a / bf16(2)) + bf16(1)
     of_floats = total.astype(np.float32)
     np.testing.assert_array_equal(z.get(), np.where(total > b, of_floats + 1, -of_floats))
+
+
+@pytest.mark.parametrize("options", [(), ("-O0",)], ids=["optimised", "unoptimised"])
+def test_pure_and_deleted_virtual_functions(cp: ModuleType, options: tuple[str, ...]) -> None:
+    code = """
+    struct Shape {
+        __device__ virtual float area() const = 0;
+        __device__ virtual int corners() = delete;
+        __device__ virtual ~Shape() {}
+    };
+    struct Square : Shape {
+        float side;
+        __device__ explicit Square(float side) : side(side) {}
+        __device__ float area() const override { return side * side; }
+        __device__ int corners() = delete;
+    };
+    extern "C" __global__ void areas(float* x) {
+        Square square(x[threadIdx.x]);
+        const Shape& shape = square;
+        x[threadIdx.x] = shape.area();
+    }"""
+    x = cp.arange(64, dtype="float32")
+    cp.RawModule(code=code, options=options).get_function("areas")((1,), (64,), (x,))
+    np.testing.assert_array_equal(x.get(), np.arange(64) ** 2)

@@ -133,3 +133,9 @@ HIP_DEVICE __attribute__((noreturn)) void abort() {
     __builtin_unreachable();
 }
 HIP_DEVICE void __trap() { __builtin_trap(); }
+
+// The tables of virtual functions name these in place of pure and deleted ones.
+extern "C" {
+inline __attribute__((noreturn)) __device__ void __cxa_pure_virtual() { abort(); }
+inline __attribute__((noreturn)) __device__ void __cxa_deleted_virtual() { abort(); }
+}
