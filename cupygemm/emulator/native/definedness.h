@@ -3,10 +3,10 @@
  * A program may load bytes that nothing has written, and may store them in LDS or private memory:
  * each register has a word of undefined bits for each lane, which move with the data.
  * Python follows them from register to register (cupygemm/emulator/definedness); here, data that
- * are stored to global memory or passed to an atomic must be defined. Only two kinds of undefined
- * data from global memory may be stored there, and leave the target undefined: a copy, and elements
- * of matrix products, of which a tile may have more than the matrix (and a workspace may hold
- * them).
+ * are stored to global memory or passed to an atomic must be defined. Only three kinds of undefined
+ * data may be stored there, and leave the target undefined: a copy of global memory; elements of
+ * matrix products, of which a tile may have more than the matrix (and a workspace may hold them);
+ * and bytes beside defined ones in a copy from LDS or private memory: structures have padding.
  *
  * Fresh device memory holds the byte 0xA5, so a load is examined closely only if it found
  * such bytes. LDS is undefined where a record of shadow.h is TAINTED or not WRITTEN;

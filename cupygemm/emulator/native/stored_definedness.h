@@ -31,13 +31,27 @@ static inline void taint_stored_lds(const struct lds_view *v, const struct opera
         taint_lds(v, address, op->bytes, undefined, *origin_of(v->m, reg, v->wave));
 }
 
-static inline bool may_be_stored(const uint8_t *undefined, int bytes, int32_t origin) {
-    if ((origin & ORIGIN_SPACE) != FROM_GLOBAL)
-        return false;
-    bool whole = true;
-    for (int i = 0; i < bytes; i++)
-        whole &= undefined[i] == 0 || undefined[i] == 0xFF;
-    return origin & COMPUTED ? (origin & BY_MATRIX) != 0 : whole;
+/* Whether undefined bits are as a load has found them in memory. */
+static inline bool is_plain_load(int32_t origin) {
+    return (origin & ORIGIN_SPACE) != FROM_REGISTER && !(origin & (COMPUTED | INACTIVE));
+}
+
+/* Whether undefined data may be stored, and leave the target undefined. `reg` is the first register
+ * that has any. */
+static inline bool may_be_stored(const struct machine *m, const struct operation *op, int64_t reg,
+                                 int64_t wave, const uint8_t *undefined, int bytes) {
+    int32_t origin = *origin_of(m, reg, wave);
+    bool is_global = (origin & ORIGIN_SPACE) == FROM_GLOBAL;
+    if (origin & COMPUTED)
+        return is_global && origin & BY_MATRIX;
+    bool all = true, copied = true;
+    for (int i = 0; i < bytes; i++) {
+        all &= undefined[i] != 0;
+        copied &= undefined[i] == 0 || undefined[i] == 0xFF;
+        if (undefined[i] && op->format == DWORDS)
+            copied &= is_plain_load(*origin_of(m, op->data + i / 4, wave));
+    }
+    return copied && (is_global || (!all && op->format == DWORDS));
 }
 
 /* Check data that are about to be stored to global memory, or passed to an atomic. */
@@ -55,7 +69,7 @@ static inline int check_data(struct machine *m, const struct operation *op, int6
         if (reg < 0 && op->data2 >= 0 && op->kind == ATOMIC)
             reg = undefined_data(m, op, op->data2, wave, lane, bytes, undefined);
         bool atomic = op->kind == ATOMIC;
-        if (reg < 0 || (!atomic && may_be_stored(undefined, bytes, *origin_of(m, reg, wave))))
+        if (reg < 0 || (!atomic && may_be_stored(m, op, reg, wave, undefined, bytes)))
             continue;
         int first = code;
         code = raise_more(m, code, atomic ? UNDEFINED_ATOMIC : UNDEFINED_STORE, lane,
@@ -101,7 +115,7 @@ static inline void note_defined(const struct machine *m, const struct operation 
             int64_t reg =
                 tainted ? undefined_data(m, op, op->data, wave, lane, bytes, undefined) : -1;
             /* After a finding that is no error, the bits that happen to be there are used. */
-            if (reg < 0 || !may_be_stored(undefined, bytes, *origin_of(m, reg, wave)))
+            if (reg < 0 || !may_be_stored(m, op, reg, wave, undefined, bytes))
                 continue;
             for (int i = 0; i < bytes; i++)
                 if (undefined[i] == 0xFF) {
