@@ -61,9 +61,9 @@ CHECKS: Mapping[str, Check] = {
     ),
     "uninitialised": Check(
         "an address, a branch, an atomic or a stored value that depends on bits that were never "
-        "written, including elements of local arrays and structures in HIP source, and numbers that "
-        "it may leave unset; to store one of these unchanged, as a copy of a structure does, is a "
-        "warning",
+        "written, including elements of local arrays and structures in HIP source, and numbers "
+        "that it may leave unset; to store one of these unchanged, as a copy of a structure does, "
+        "is a warning",
         "the bits that happen to be there are used",
         "the kernel's result would depend on earlier contents of registers or memory",
     ),
