@@ -48,6 +48,7 @@ print("checked", len(CALLS))
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("emulated_targets")
 @pytest.mark.parametrize(
     ("shape", "count"), [((40, 40), 15), ((150, 150), 13), ((2, 40, 40), 14)], ids=str
 )
