@@ -280,7 +280,7 @@ static int append(struct machine *m, const struct operation *op, int64_t wave, u
     note_issue(&v, pc);
     uint32_t old = 0, value, lanes = (uint32_t)__builtin_popcountll(exec);
     if (!outside_lds(m, 1ull << lane, address, 4)) {
-        spread_lanes(&v, 1ull << lane, address, 4);
+        update_lanes(&v, 1ull << lane, address, 4, true);
         code = shadow_atomic(&v, lane, address[lane], 4, true);
         if (code)
             return code;
@@ -335,7 +335,7 @@ static int transpose(struct machine *m, const struct operation *op, int64_t wave
     note_issue(&v, pc);
     if (ignores(m, LDS_OUT_OF_BOUNDS))
         exec &= ~outside_lds(m, exec, address, op->bytes);
-    spread_lanes(&v, exec, address, op->bytes);
+    update_lanes(&v, exec, address, op->bytes, false);
     uint64_t careful =
         plain_reads(&v, exec, address, find_stretch(exec, address, op->bytes), op->bytes);
     struct fault first;

@@ -3,6 +3,7 @@
 #define CUPYGEMM_LDS_BLOCK_ACCESSES_H
 
 #include "lds_blocks.h"
+#include "lds_pending.h"
 #include "lds_stretch.h"
 
 enum { MOST_BLOCKS = 8 }; /* that the loads of an instruction may span */
@@ -28,6 +29,7 @@ static inline bool are_records_writable(const struct lds_view *v, const struct r
 
 /* Record stores to whole blocks of granules; returns whether they are plainly correct. */
 static inline bool write_blocks(const struct lds_view *v, uint32_t first, uint32_t count) {
+    stop_deferring(v, first, first + count - 1, true);
     for (uint32_t at = first; at < first + count; at += TOGETHER) {
         struct lds_block *b = v->blocks + at / TOGETHER;
         if (b->write && b->first == at) {
@@ -122,9 +124,10 @@ static inline bool note_blocks(const struct lds_view *v, const struct operation 
     const int last = stretch.first + stretch.lanes - 1;
     const struct extent e = stretch.lanes ? (struct extent){address[stretch.first], address[last]}
                                           : extent_of(exec, address);
-    if (op->kind == LOAD && !v->reads && read_blocks(v, exec, address, bytes, e))
+    if (op->kind == LOAD && !v->reads &&
+        (defer_load(v, exec, address, bytes, e) || read_blocks(v, exec, address, bytes, e)))
         return true;
-    spread_extent(v, e, bytes);
+    update_extent(v, e, bytes, op->kind != LOAD);
     return false;
 }
 

@@ -70,10 +70,4 @@ static inline void spread_extent(const struct lds_view *v, struct extent e, int 
                     (e.high + (uint32_t)bytes - 1) >> v->m->shadow_shift);
 }
 
-static inline void spread_lanes(const struct lds_view *v, uint64_t exec, const uint32_t *address,
-                                int bytes) {
-    if (v->m->shadow && exec)
-        spread_extent(v, extent_of(exec, address), bytes);
-}
-
 #endif

@@ -8,6 +8,7 @@
  * order. */
 #include "loop.h"
 #include "following.h"
+#include "lds_pending.h"
 #include "record.h"
 #include "threads.h"
 #include "turns.h"
@@ -340,8 +341,7 @@ static int run_group(struct loop *l) {
     return event;
 }
 
-/* Run until the batch ends or waits for its turn, or Python is needed; returns the event. */
-int run_batch(struct loop *l) {
+static int run_groups(struct loop *l) {
     if (l->resumed && l->has_group)
         yields(l);
     l->resumed = 0;
@@ -355,6 +355,15 @@ int run_batch(struct loop *l) {
         if (event != GOES_ON)
             return event;
     }
+}
+
+/* Run until the batch ends or waits for its turn, or Python is needed; returns the event. */
+int run_batch(struct loop *l) {
+    begin_deferring(l->machine);
+    int event = run_groups(l);
+    if (event != AT_ACCESS)
+        end_deferring(l->machine, event == DONE);
+    return event;
 }
 
 /* Run this batch and the ones after it, until Python is needed; returns the event. */

@@ -9,8 +9,8 @@
 #include "global_shadow.h"
 #include "lane_races.h"
 #include "lanes.h"
-#include "lds_blocks.h"
 #include "lds_flags.h"
+#include "lds_pending.h"
 #include "stored_definedness.h"
 #include "typed_lanes.h"
 
@@ -62,7 +62,7 @@ static int lds_pointers(struct machine *m, const struct operation *op, int64_t w
         drop_lanes(a, op, outside_lds(m, a->to_lds, address, op->bytes));
     for (uint64_t left = a->to_lds; left; left &= left - 1)
         a->pointer[first_lane(left)] = v.bytes + address[first_lane(left)];
-    spread_lanes(&v, a->to_lds, address, op->bytes);
+    update_lanes(&v, a->to_lds, address, op->bytes, writes);
     struct fault first;
     for (uint64_t left = poll ? 0 : a->to_lds; left; left &= left - 1) {
         int lane = first_lane(left), found;
@@ -178,7 +178,7 @@ static int load_to_lds(struct machine *m, const struct operation *op, int64_t wa
         exec &= ~outside_lds(m, exec, target, (int)pitch);
     struct lds_view v = lds_view(m, wave, BY_LOAD);
     note_issue(&v, pc);
-    spread_lanes(&v, exec, target, (int)pitch);
+    update_lanes(&v, exec, target, (int)pitch, true);
     uint32_t data[4 * LANES] = {0};
     load_lanes(op, data, LANES, exec, a->pointer, a->partial ? a->count : NULL);
     struct fault first;

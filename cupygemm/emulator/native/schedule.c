@@ -3,6 +3,7 @@
  * Rare cases (a barrier that ended waves have skipped, a launch that does not end) are
  * left to Python, before anything has changed. */
 #include "barrier_lanes.h"
+#include "lds_pending.h"
 #include "loop.h"
 
 enum { TURN_STEPS = 16, LEAST_STEPS = 500, LEAST_PATIENCE = 32, LOOK_AROUND = 16 };
@@ -211,6 +212,7 @@ static int workgroup_state(const struct loop *l, int64_t workgroup, int joining,
 /* Release a workgroup's waves; returns their number. */
 static int64_t release_workgroup(struct loop *l, int64_t workgroup) {
     int64_t size = l->machine->waves_per_group, released = 0;
+    pass_lds_barrier(l->machine, workgroup);
     for (int64_t wave = workgroup * size; wave < (workgroup + 1) * size; wave++) {
         if (!l->at_barrier[wave])
             continue;

@@ -76,7 +76,8 @@ class MachineStruct(Structure):
     _fields_ = [
         *members(
             """
-            pointer vgpr sgpr lds scratch shadow blocks workgroup wave_in_group wave_ids
+            pointer vgpr sgpr lds scratch shadow blocks pending loads settled
+            pointer workgroup wave_in_group wave_ids
             pointer lds_issued lds_released lds_waited vm_issued vm_released vm_waited barrier_epoch
             pointer starts ends lds_history vm_history flags reads polls named variables
             pointer global_shadow global_lines
@@ -93,7 +94,7 @@ class MachineStruct(Structure):
             int64   num_groups waves_per_group first_wave launch_start num_rivals num_stretches
             int64   num_polls num_named num_variables num_without_write_back
             int64   communicates lds_orders num_xcds num_undefined
-            int64   strict_alignment tainted mode num_skipped
+            int64   strict_alignment tainted mode num_skipped defers
             uint64  code_base ignored
             """
         ),

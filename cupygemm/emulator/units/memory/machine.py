@@ -47,7 +47,9 @@ HISTORY = 256  # operations per wave whose program counters a report can still n
 RELEASES = 16  # release operations that are remembered per wave
 TOGETHER = 64  # granules of LDS with one record, at most
 COARSEST = 4  # log2 of the bytes in the largest granules of LDS
+PENDING_LOADS = 64  # loads from LDS that are not yet recorded, for each wave
 RECORD = np.dtype([("write", "u8"), ("read", "u8")])  # struct record
+LDS_LOAD = np.dtype("V152")  # struct lds_load
 _STATE_DWORDS = 4 + 2 * MAX_WAVES  # of struct flag_state
 _FLAGS_DWORDS = 2 + 2 * MAX_WAVES**2 + FLAGS * (4 + STATES * _STATE_DWORDS)  # of lds_flags
 # log2 of the granules' size that each kernel has needed so far
@@ -61,7 +63,7 @@ lds_issued lds_released lds_waited vm_issued vm_released vm_waited barrier_epoch
 
 
 _RECORDS = """
-shadow blocks flags acquired releases skipped written_back invalidated
+shadow blocks pending settled flags acquired releases skipped written_back invalidated
 """.split()
 
 
@@ -239,6 +241,10 @@ class Machine(PointedArrays):
         blocks = -(-records.shape[1] // TOGETHER)
         self._point("shadow", records)
         self._point("blocks", np.zeros((len(records), blocks, 4), np.uint64))
+        self._point("pending", np.zeros((len(records), 4), np.uint32))
+        self._point("settled", np.zeros((len(records), blocks), np.uint8))
+        if "loads" not in self.arrays:
+            self._point("loads", np.empty((self.struct.num_waves, PENDING_LOADS), LDS_LOAD))
         self.struct.shadow_stride, self.struct.shadow_shift = records.shape[1], shift
 
     def _fit_shadow(self, state: State) -> None:
