@@ -74,7 +74,10 @@ def parse_argument(text: str) -> NDArray[Any]:
     scalar, buffer = _SCALAR.fullmatch(text), _BUFFER.fullmatch(text)
     match = scalar or buffer
     if match is None:
-        raise ValueError(f"argument {text!r}: write TYPE:VALUE, TYPE[COUNT] or TYPE[COUNT]=FILL")
+        raise ValueError(
+            f"argument {text!r}: write TYPE:VALUE, TYPE[COUNT] or TYPE[COUNT]=FILL, such as "
+            "i32:4096 or f32[1000]=random"
+        )
     dtype = _TYPES.get(match[1])
     if dtype is None:
         known = ", ".join(_TYPES)

@@ -246,6 +246,7 @@ def test_a_fault_is_reported(invoke: Callable[..., Any]) -> None:
         (["4", "4"], "cannot profile 4 4: name a shape such as 512x512x512, or the path"),
         (["4x4x4", "5x5x5", "6x6x6"], "cannot profile 4x4x4 5x5x5 6x6x6: name a shape"),
         (["4x4x4", "5"], "cannot profile 4x4x4 5: name a shape"),
+        (["no.hip", "--args", "f32[8]", "i32:7"], "cannot profile i32:7: if it is an argument"),
         (["0", "4", "4"], "the shape (0, 4, 4) is not (m, n, k), or (batch, m, n, k), of 1 or"),
         (["4x4"], "the shape (4, 4) is not (m, n, k)"),
         (["4", "4", "4", "--dtype", "fp12"], "'fp12' is not a type; write one of bf16, fp16, fp32"),
@@ -275,6 +276,7 @@ def test_what_cannot_be_profiled(
         ("i32:1", "add takes 4 arguments, not 1: 4 bytes by value, 4 bytes by value, a pointer"),
         ("i64:1 f32:1 f32[1] f32[1]", "argument 0 of add has 4 bytes, not 8"),
         ("x", "write TYPE:VALUE"),
+        ("4096", "such as i32:4096 or"),
     ],
 )
 def test_arguments_that_do_not_fit(invoke: Callable[..., Any], words: str, message: str) -> None:
