@@ -38,7 +38,7 @@ _NAMES = {"": True, "native": True, "reference": False}
 DONE, NEEDS_GROUP, NOT_DECODED, STEP, FAULT, UNDEFINED, STUCK, ENDLESS, FOLLOWED = range(9)
 # and AT_ACCESS, which Python does not see
 
-_WORK = 1 << 21  # wave-instructions until the scheduler looks for waves that can never end
+_WORK = 1 << 19  # wave-instructions until the scheduler looks for waves that can never end
 STEP_WORK = 256  # the wave-instructions that C executes while Python executes one instruction
 _SCHEDULE = ("cluster", "turn", "fair", "contended", "fair_steps", "patience", "spent", "limit")
 # Members that point to arrays which may grow while a batch runs, and their sizes.
