@@ -14,7 +14,7 @@ from cupygemm._commands.products import DTYPES_HELP, SCALES_HELP, profile_produc
 from cupygemm._commands.programs import SOURCES, code_object_of, profile_script
 from cupygemm._commands.severities import Error, Off, Warn, severities
 from cupygemm._commands.terminal import line_width
-from cupygemm._commands.words import LAYOUT_HELP, is_kernel_argument, is_shape, parse_shape
+from cupygemm._commands.words import LAYOUT_HELP, is_shape, parse_shape
 
 if TYPE_CHECKING:
     from cupygemm.emulator.profiling.compare import Comparison
@@ -218,7 +218,9 @@ def _subjects(words: list[str]) -> list[str]:
     """Return the subjects to profile, one for each word; M N K are one subject."""
     if len(words) == 3 and all(word.isdecimal() for word in words):
         return ["x".join(words)]
-    for word in filter(is_kernel_argument, words):
+    from cupygemm.emulator.arguments import is_argument
+
+    for word in filter(is_argument, words):
         raise ValueError(
             f"cannot profile {word}: if it is an argument of a kernel, quote it together with the "
             'others, as in --args "f32[1000] i32:7"'

@@ -16,11 +16,6 @@ LAYOUT_HELP = "NN, NT, TN or TT: N is an operand in C order, T a transposed view
 _SHAPE = re.compile(r"\d+(x\d+)+", re.IGNORECASE)
 
 
-def is_kernel_argument(word: str) -> bool:
-    """Tell whether a word has the form of a kernel's argument: ``i32:7`` or ``f32[1000]``."""
-    return re.fullmatch(r"\w+(?::\S+|\[\d+\]\S*)", word) is not None
-
-
 def is_shape(word: str) -> bool:
     """Tell whether a word consists of numbers with an x between them."""
     return _SHAPE.fullmatch(word) is not None

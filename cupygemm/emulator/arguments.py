@@ -63,6 +63,11 @@ def parse_arguments(text: str) -> list[Any]:
     return open_structs[0]
 
 
+def is_argument(text: str) -> bool:
+    """Tell whether a word has the form of a scalar or a buffer."""
+    return bool(_SCALAR.fullmatch(text) or _BUFFER.fullmatch(text))
+
+
 def parse_argument(text: str) -> NDArray[Any]:
     """Return an argument: a 0-d array for a scalar, a 1-d array for a buffer.
 

@@ -9,9 +9,8 @@ If it says that a variable "may be" uninitialized, it has not compared condition
 iterations, and is often wrong. Such a warning counts only if the variable is used to compute its
 own next value, as an accumulator is, with no condition in the statement: in the first iteration,
 nothing can excuse that. All of these variables are tracked while the kernel runs, too
-(runtime/unwritten.py). Lanes
-may pass an unset variable to __shfl, which reads another lane, but not to a group's shfl, whose
-argument the compiler assumes to be set.
+(runtime/unwritten.py). Lanes may pass an unset variable to __shfl, which reads another lane, but
+not to a group's shfl, whose argument the compiler assumes to be set.
 
 A wave mask, such as __ballot's, has 64 bits. If code written for warps of 32 threads keeps only 32
 of them, the compiler's warning is stored as well. Other warnings of lost bits are not.

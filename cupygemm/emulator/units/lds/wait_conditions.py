@@ -16,7 +16,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from cupygemm.emulator.code_object.control_flow import Node
-from cupygemm.emulator.isa.instruction import EXEC, LITERAL, VCC, Instruction, Operand
+from cupygemm.emulator.isa.instruction import EXEC, VCC, Instruction, Operand
+from cupygemm.emulator.units.constants import constant_bits
 from cupygemm.emulator.units.scalar.scc import writes_scc
 
 UNKNOWN = 0
@@ -124,13 +125,9 @@ def _holds(op: Operand, scalar: int) -> bool:
 
 def _encoded(op: Operand) -> tuple[bool, int] | None:
     """Return a scalar register's number, or a constant's 32 bits; None for other operands."""
-    if op.kind == "s" and op.count == 1:
-        return True, op.index
-    if op.kind != "imm" or not (op.index == LITERAL or 128 <= op.index <= 208):
-        return None
-    if op.index == LITERAL:
-        return False, op.literal & 0xFFFF_FFFF
-    return False, (op.index - 128 if op.index <= 192 else 192 - op.index) & 0xFFFF_FFFF
+    if op.kind == "imm":
+        return False, constant_bits(op, "u32")
+    return (True, op.index) if op.kind == "s" and op.count == 1 else None
 
 
 def _taken_if_true(code: Mapping[int, Instruction], compare: int, branch: int) -> bool | None:
