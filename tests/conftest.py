@@ -102,6 +102,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 _DEVICE = pytest.StashKey[str]()
+_FIRST_STATES = pytest.StashKey[dict[str, dict]]()  # of each module's random numbers
 
 
 # Random cases are the same in each run, and none fails because the machine is busy.
@@ -128,6 +129,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if kind == "auto":
         kind = _best_device()
     config.stash[_DEVICE] = kind
+    config.stash[_FIRST_STATES] = {}
     _share_host_compilations()
     if kind == "emulated":
         import cupygemm.emulator
@@ -208,6 +210,18 @@ def _keep_from_the_collector() -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     fail_for_broken_tables(item)
+    _restart_random_numbers(item)
+
+
+def _restart_random_numbers(item: pytest.Item) -> None:
+    """Make a module's `RNG` give a test the same numbers, whichever tests ran before it."""
+    module = getattr(item, "module", None)
+    generator = getattr(module, "RNG", None)
+    if generator is not None:
+        first = item.config.stash[_FIRST_STATES].setdefault(
+            module.__name__, generator.bit_generator.state
+        )
+        generator.bit_generator.state = first
 
 
 def pytest_report_header(config: pytest.Config) -> str:
