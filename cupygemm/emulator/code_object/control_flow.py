@@ -77,8 +77,7 @@ def _successors(inst: Instruction, pc: int) -> tuple[int, ...]:
     if name.startswith(_NO_SUCCESSOR):
         return ()
     if name.startswith(("s_branch", "s_cbranch")):
-        simm16 = inst.fields["simm16"]
-        goal = after + 4 * (simm16 - 0x10000 if simm16 & 0x8000 else simm16)
+        goal = pc + inst.jump
         return (goal,) if name == "s_branch" else (after, goal)
     return (after,)
 

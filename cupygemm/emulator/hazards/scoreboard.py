@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from cupygemm.emulator.errors import Fault, UnsupportedInstruction
 from cupygemm.emulator.isa.decode import decode
-from cupygemm.emulator.isa.instruction import register_name, registers
+from cupygemm.emulator.isa.instruction import register_name, registers, wait_counts
 from cupygemm.emulator.waves.entry import Counter, Entry
 from cupygemm.emulator.waves.marks import marks_of
 from cupygemm.emulator.waves.reports import instruction_at
@@ -206,8 +206,7 @@ class Scoreboard:
     def wait(self, group: Group, simm16: int) -> None:
         """Execute s_waitcnt."""
         waves = group.waves
-        vm = simm16 & 15 | simm16 >> 10 & 0x30
-        lgkm = simm16 >> 8 & 15
+        vm, lgkm = wait_counts(simm16)
         # The largest values wait too: no more operations than a counter can count are in flight.
         _raise_to(self.vm_done, waves, self.state.vm_issued[waves] - vm)
         _raise_to(self.lds_done, waves, self.state.lds_issued[waves] - lgkm)

@@ -215,8 +215,7 @@ def _following(path: _Path, follower: Instruction, target: Target) -> Iterator[_
     if not follower.mnemonic.startswith(("s_branch", "s_cbranch")):
         yield _Path(following, states, busy, shadow, path.certain)
         return
-    offset = follower.fields["simm16"]
-    other = following + 4 * (offset - (1 << 16) if offset >> 15 else offset)
+    other = path.place + follower.jump
     if follower.mnemonic == "s_branch":
         yield _Path(other, states, busy, shadow, path.certain)
     else:

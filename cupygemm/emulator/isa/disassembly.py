@@ -18,12 +18,11 @@ from cupygemm.emulator.isa.disassembly_modifiers import (
     hardware_register_text,
     lds_modifiers,
     matrix_modifiers,
-    signed,
     typed_buffer_modifiers,
     vector_modifiers,
     waitcnt_text,
 )
-from cupygemm.emulator.isa.instruction import AGPR0, LITERAL, Instruction, Operand
+from cupygemm.emulator.isa.instruction import AGPR0, LITERAL, Instruction, Operand, signed
 from cupygemm.emulator.isa.targets import is_cdna2
 
 _SCALAR_NAMES = {102: "flat_scratch", 104: "xnack_mask", 106: "vcc", 126: "exec"}
@@ -213,8 +212,7 @@ def _program_control(inst: Instruction, pc: int | None) -> str:
 
 
 def _branch_target(inst: Instruction, pc: int | None) -> str:
-    offset = 4 + 4 * signed(inst.fields["simm16"], 16)
-    return f"pc{offset:+#x}" if pc is None else f"{pc + offset:#x}"
+    return f"pc{inst.jump:+#x}" if pc is None else f"{pc + inst.jump:#x}"
 
 
 def _scalar_operands(inst: Instruction, pc: int | None) -> Iterator[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from cupygemm.emulator.isa.instruction import Instruction
+from cupygemm.emulator.isa.instruction import Instruction, signed, wait_counts
 from cupygemm.emulator.isa.targets import is_cdna2
 
 _SDWA_SELECT = ("BYTE_0", "BYTE_1", "BYTE_2", "BYTE_3", "WORD_0", "WORD_1", "DWORD", "invalid")
@@ -62,11 +62,6 @@ DATA_FORMATS = (
 NUMBER_FORMATS = "UNORM SNORM USCALED SSCALED UINT SINT RESERVED_6 FLOAT".split()
 
 
-def signed(value: int, bits: int) -> int:
-    """Return `value` as a two's complement number of that many bits."""
-    return value - (1 << bits) if value >> (bits - 1) else value
-
-
 def bit_list(name: str, bits: int, count: int) -> str:
     """Return ``name:[0,1,...]``, lowest bit first."""
     return _values(name, [bits >> position & 1 for position in range(count)])
@@ -81,11 +76,8 @@ def _values(name: str, values: Sequence[int]) -> str:
 
 def waitcnt_text(simm16: int) -> str:
     """Return ``vmcnt(0) lgkmcnt(0)`` for the immediate of s_waitcnt; idle counters are left out."""
-    counters = (
-        ("vmcnt", simm16 & 0xF | simm16 >> 10 & 0x30, 63),
-        ("expcnt", simm16 >> 4 & 7, 7),
-        ("lgkmcnt", simm16 >> 8 & 0xF, 15),
-    )
+    vm, lgkm = wait_counts(simm16)
+    counters = (("vmcnt", vm, 63), ("expcnt", simm16 >> 4 & 7, 7), ("lgkmcnt", lgkm, 15))
     idle = all(value == most for _, value, most in counters)
     return " ".join(f"{name}({value})" for name, value, most in counters if idle or value != most)
 

@@ -109,12 +109,32 @@ class Instruction:
         """The instruction as assembly text."""
         return self.writer(self)
 
+    @property
+    def signed_immediate(self) -> int:
+        """The field ``simm16`` as a signed number."""
+        return signed(self.fields["simm16"], 16)
+
+    @property
+    def jump(self) -> int:
+        """The bytes from a branch to its target."""
+        return self.size + 4 * self.signed_immediate
+
     def operand(self, name: str) -> Operand | None:
         """Return the operand of that field, or None."""
         for op in self.dst + self.src:
             if op.field == name:
                 return op
         return None
+
+
+def signed(value: int, bits: int) -> int:
+    """Return `value` as a two's complement number of that many bits."""
+    return value - (1 << bits) if value >> (bits - 1) else value
+
+
+def wait_counts(simm16: int) -> tuple[int, int]:
+    """Return the vmcnt and the lgkmcnt that an s_waitcnt waits for."""
+    return simm16 & 15 | simm16 >> 10 & 0x30, simm16 >> 8 & 15
 
 
 def registers(mask: int) -> list[int]:

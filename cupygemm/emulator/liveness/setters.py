@@ -173,10 +173,8 @@ def reachable(state: State, starts: set[int]) -> set[int]:
             continue
         seen.add(pc)
         name = inst.mnemonic
-        following = pc + inst.size
         if name.startswith(("s_branch", "s_cbranch", "s_call")) and "simm16" in inst.fields:
-            jump = inst.fields["simm16"]
-            left.append(following + 4 * (jump - 0x10000 if jump & 0x8000 else jump))
+            left.append(pc + inst.jump)
         if name != "s_branch" and not name.startswith(_ENDS):
-            left.append(following)
+            left.append(pc + inst.size)
     return seen

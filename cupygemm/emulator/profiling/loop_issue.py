@@ -25,7 +25,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from cupygemm.emulator.isa.instruction import Instruction
+from cupygemm.emulator.isa.instruction import Instruction, wait_counts
 from cupygemm.emulator.profiling.classify import category, matrix_cycles
 from cupygemm.emulator.targets import TARGETS
 from cupygemm.emulator.units.lds.profile import phases
@@ -114,7 +114,7 @@ def walk(
         if kind == "VMEM":
             events.append(GlobalEvent(len(segments) - 1, clock, None))
         if kind == "waitcnt":
-            vm, lgkm = _counters(inst)
+            vm, lgkm = wait_counts(inst.fields["simm16"])
             if lgkm < len(arrivals):
                 done = max(arrivals[: len(arrivals) - lgkm])
                 del arrivals[: len(arrivals) - lgkm]
@@ -205,12 +205,6 @@ def exposed_cycles(
                 exposed += max(0.0, due - now)
                 del in_flight[: len(in_flight) - event.wait]
     return (exposed - before) / AVERAGED
-
-
-def _counters(inst: Instruction) -> tuple[int, int]:
-    """Return the vmcnt and lgkmcnt that an s_waitcnt waits for."""
-    simm16 = inst.fields["simm16"]
-    return simm16 & 15 | simm16 >> 10 & 0x30, simm16 >> 8 & 15
 
 
 def waits(path: Sequence[tuple[int, Instruction]]) -> Iterator[str]:

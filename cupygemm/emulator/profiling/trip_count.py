@@ -15,10 +15,12 @@ import re
 from collections.abc import Mapping
 
 from cupygemm.emulator.code_object.control_flow import Loop, Node, dominates, predecessors
-from cupygemm.emulator.isa.instruction import LITERAL, Instruction, Operand
+from cupygemm.emulator.isa.instruction import Instruction, Operand, signed
+from cupygemm.emulator.units.constants import constant_bits
 from cupygemm.emulator.units.scalar.scc import writes_scc
 
 _MOST = 1 << 16
+_ALL = 0xFFFFFFFF
 _COMPARE = re.compile(r"s_cmp(k?)_(lt|le|gt|ge|eq|lg)_([iu])32")
 _OPERATORS = {
     "lt": operator.lt,
@@ -55,26 +57,26 @@ def trip_count(nodes: Mapping[int, Node], idom: Mapping[int, int], loop: Loop) -
     if step is None or _is_inside_inner_loop(nodes, loop, writers[0]):
         return None
     early = dominates(idom, writers[0], compare_pc)  # the counter is compared after its update
-    signed, value = match[3] == "i", start
+    is_signed, value = match[3] == "i", start
     for count in range(1, _MOST):
         compared = value + step if early else value
         value += step
-        holds = _compares(compare, match, compared, signed=signed)
+        holds = _compares(compare, match, compared, is_signed=is_signed)
         if holds != branch.mnemonic.endswith("1"):
             return count
     return None
 
 
-def _compares(compare: Instruction, match: re.Match[str], counter: int, *, signed: bool) -> bool:
+def _compares(compare: Instruction, match: re.Match[str], counter: int, *, is_signed: bool) -> bool:
     """Return the comparison's result for a value of the counter."""
     if match[1]:
-        sides = [counter, _immediate(compare, signed=signed)]
+        sides = [counter, compare.signed_immediate if is_signed else compare.fields["simm16"]]
     else:
         sides = [
             counter if (found := _constant(op)) is None else found
             for op in (compare.operand("src0"), compare.operand("src1"))
         ]
-    first, second = (_wrapped(side, signed=signed) for side in sides)
+    first, second = (signed(side & _ALL, 32) if is_signed else side & _ALL for side in sides)
     return bool(_OPERATORS[match[2]](first, second))
 
 
@@ -116,7 +118,7 @@ def _value_at_entry(
 
 def _moved_constant(inst: Instruction) -> int | None:
     if inst.mnemonic == "s_movk_i32":
-        return _immediate(inst, signed=True)
+        return inst.signed_immediate
     return _constant(inst.operand("src0")) if inst.mnemonic == "s_mov_b32" else None
 
 
@@ -125,7 +127,7 @@ def _step(inst: Instruction, register: int) -> int | None:
     if (match := _ADD.fullmatch(inst.mnemonic)) is None:
         return None
     if inst.mnemonic == "s_addk_i32":
-        return _immediate(inst, signed=True)
+        return inst.signed_immediate
     first, second = inst.operand("src0"), inst.operand("src1")
     if first is None or second is None:
         return None
@@ -154,21 +156,4 @@ def _is_inside_inner_loop(nodes: Mapping[int, Node], loop: Loop, pc: int) -> boo
 
 
 def _constant(op: Operand | None) -> int | None:
-    if op is None or op.kind != "imm":
-        return None
-    if op.index == LITERAL:
-        return op.literal
-    if 128 <= op.index <= 208:
-        return op.index - 128 if op.index <= 192 else 192 - op.index
-    return None
-
-
-def _immediate(inst: Instruction, *, signed: bool) -> int:
-    value = inst.fields["simm16"]
-    return value - (1 << 16) if signed and value >> 15 else value
-
-
-def _wrapped(value: int, *, signed: bool) -> int:
-    """Return a value wrapped to 32 bits."""
-    value &= 0xFFFFFFFF
-    return value - (1 << 32) if signed and value >> 31 else value
+    return constant_bits(op, "u32") if op is not None and op.kind == "imm" else None

@@ -192,7 +192,6 @@ def _native(entry: Entry, form: NativeAlu | None) -> _Native:
     if entry.control in ("wait", "barrier", "end"):
         return _Native(_ACTION[entry.control], wait=inst.fields.get("simm16", 0))
     if name in _CONDITION:
-        offset = inst.fields["simm16"]
-        target = entry.pc + 4 + 4 * (offset - (1 << 16) if offset >> 15 else offset)
+        target = entry.pc + inst.jump
         return _Native(_ACTION["branch"], condition=_CONDITION[name], target=target)
     return _Native(_ACTION["nothing" if name in IGNORED else "in_python"])

@@ -15,7 +15,7 @@ from ctypes import c_int16, c_int32
 from enum import IntEnum, IntFlag
 
 from cupygemm.emulator.hazards.wait_pairs import mfma_passes
-from cupygemm.emulator.isa.instruction import Instruction
+from cupygemm.emulator.isa.instruction import Instruction, wait_counts
 from cupygemm.emulator.profiling.classify import category
 from cupygemm.emulator.profiling.timing.machine import TimingMachine
 from cupygemm.emulator.targets import TARGETS
@@ -168,7 +168,7 @@ def _set_buffered(op: TimingOp, inst: Instruction) -> None:
     name, immediate = inst.mnemonic, inst.fields.get("simm16", 0)
     if name == "s_waitcnt":
         op.flags |= Flag.WAITS
-        op.vm, op.lgkm = immediate & 15 | immediate >> 10 & 0x30, immediate >> 8 & 15
+        op.vm, op.lgkm = wait_counts(immediate)
     elif name == "s_barrier":
         op.flags |= Flag.BARRIER
     elif name == "s_setprio":

@@ -86,14 +86,14 @@ def _immediate(inst: Instruction) -> NativeAlu | None:
     """Return the native form of a SOPK instruction: that of its SOP1, SOP2 or SOPC counterpart."""
     name, raw = inst.mnemonic, inst.fields["simm16"]
     register = _register(inst.fields["sdst"])
-    signed = _constant((raw - (1 << 16) if raw >> 15 else raw) & 0xFFFFFFFF)
+    extended = _constant(inst.signed_immediate & 0xFFFFFFFF)
     if name.startswith("s_cmpk_"):
-        right = _constant(raw) if name.endswith("u32") else signed
+        right = _constant(raw) if name.endswith("u32") else extended
         return _operation(name.replace("s_cmpk_", "s_cmp_"), [register, right], inst)
     if name in ("s_movk_i32", "s_cmovk_i32"):
-        return _operation(name.replace("k_i32", "_b32"), [signed], inst)
+        return _operation(name.replace("k_i32", "_b32"), [extended], inst)
     if name in ("s_addk_i32", "s_mulk_i32"):
-        return _operation(name.replace("k_i32", "_i32"), [register, signed], inst)
+        return _operation(name.replace("k_i32", "_i32"), [register, extended], inst)
     return None
 
 

@@ -62,7 +62,7 @@ _UNKNOWN_TRAP = "trap", "the kernel executed s_trap {}: an abort(), or what -fsa
 def bind_program_control(inst: Instruction) -> Step | None:
     """Return the step of a SOPP instruction, or None if it is not emulated."""
     name, raw = inst.mnemonic, inst.fields["simm16"]
-    jump = 4 + 4 * (raw - (1 << 16) if raw >> 15 else raw)
+    jump = inst.jump
     if name in IGNORED:
         return lambda _group: None
     if name == "s_branch":
@@ -142,13 +142,13 @@ def _bind_setpc(inst: Instruction) -> Step:
     return step
 
 
-def bind_call(index: int, offset: int) -> Step:
-    """Return the step of s_call_b64, which jumps `offset` dwords from its end."""
+def bind_call(index: int, jump: int) -> Step:
+    """Return the step of s_call_b64, whose target is `jump` bytes from it."""
 
     def step(group: Group) -> int:
-        after = group.state.current_pc + 4
-        group.set_s64(index, np.uint64(group.state.kernel.code_object.base + after))
-        return after + 4 * offset
+        pc = group.state.current_pc
+        group.set_s64(index, np.uint64(group.state.kernel.code_object.base + pc + 4))
+        return pc + jump
 
     return step
 

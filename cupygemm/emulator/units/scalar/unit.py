@@ -108,9 +108,8 @@ def _bind_exec(inst: Instruction) -> Step | None:
 
 def _bind_immediate(inst: Instruction, target: Target) -> Step | None:
     name, raw = inst.mnemonic, inst.fields["simm16"]
-    signed = raw - (1 << 16) if raw >> 15 else raw
     index = inst.fields["sdst"]
-    immediate = np.uint32(signed & 0xFFFFFFFF)
+    immediate = np.uint32(inst.signed_immediate & 0xFFFFFFFF)
     if name.startswith("s_cmpk_"):
         compare = COMPARES["s_cmp_" + name.removeprefix("s_cmpk_")].function
         operand = np.uint32(raw) if name.endswith("u32") else immediate
@@ -123,7 +122,7 @@ def _bind_immediate(inst: Instruction, target: Target) -> Step | None:
         operation = PAIRS["s_add_i32" if name == "s_addk_i32" else "s_mul_i32"].function
         return _store_result(inst, lambda group: operation(group.s(index), immediate, group.scc))
     if name == "s_call_b64":
-        return bind_call(index, signed)
+        return bind_call(index, inst.jump)
     register, offset, size = raw & 63, raw >> 6 & 31, (raw >> 11 & 31) + 1
     mask = ((1 << size) - 1) << offset
     if name == "s_getreg_b32":
