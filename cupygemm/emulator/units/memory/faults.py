@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -88,8 +87,10 @@ def memory_fault(number: int, found: Any, group: Group, position: int) -> Fault:
         return _undefined_data(code, found, group, position)
     if code == FaultCode.LANE_RACE:
         return lane_race(found, group, position)
-    describe = _CACHED.get(code, partial(_describe, code))
-    kind, detail = describe(found, group, position)
+    if code in _CACHED:
+        kind, detail = _CACHED[code](found, group)
+    else:
+        kind, detail = _describe(code, found, group, position)
     in_lds = code == FaultCode.MISALIGNED and found.address < _FIRST_GLOBAL
     is_global = code in _GLOBAL and not in_lds
     return Fault(

@@ -72,31 +72,13 @@ def global_race(race: Race, found: Any, group: Group, position: int) -> tuple[st
     return "global race: " + race.kind.format(kind), detail
 
 
-def unseen_write(found: Any, group: Group, position: int) -> tuple[str, str]:
-    """Return the kind and the description of a read of data that is still in another XCD's L2.
-
-    Parameters
-    ----------
-    found : ctypes.Structure
-        ``struct fault``.
-    group : Group
-    position : int
-        Position of the wave within the group.
-    """
+def unseen_write(found: Any, group: Group) -> tuple[str, str]:
+    """Return the kind and the description of a read of data that is still in another XCD's L2."""
     return "store that other XCDs need not see", f"{_store_and_load(found, group)}\n{_KEPT}"
 
 
-def stale_line(found: Any, group: Group, position: int) -> tuple[str, str]:
-    """Return the kind and the description of a load from a line that may be stale in L1.
-
-    Parameters
-    ----------
-    found : ctypes.Structure
-        ``struct fault``.
-    group : Group
-    position : int
-        Position of the wave within the group.
-    """
+def stale_line(found: Any, group: Group) -> tuple[str, str]:
+    """Return the kind and the description of a load from a line that may be stale in L1."""
     detail = (
         f"{_store_and_load(found, group)}\nafter this workgroup had loaded the same line at\n"
         f"  {instruction_at(group.state, found.other_seq)}\n{_OLD_LINE}"
