@@ -212,10 +212,19 @@ def _apply(
     given = {} if out is None else {"out": out}
     x1, x2, *rest = as_arrays(name, x1=x1, x2=x2, **given)
     target = rest[0] if rest else None
-    call = _labelled(
-        signature, (x1.shape, x2.shape, None if target is None else target.shape), axes, keepdims
-    )
     wanted = parse_dtype(dtype)
+    shapes = (x1.shape, x2.shape, None if target is None else target.shape)
+    try:
+        call = _labelled(signature, shapes, axes, keepdims)
+    except ValueError:  # as in NumPy, a conversion that is not allowed comes before
+        product_types(
+            x1.dtype,
+            x2.dtype,
+            out=None if target is None else target.dtype,
+            dtype=wanted,
+            casting=casting,
+        )
+        raise
     contiguous = result_order(name, order, (x1, x2))
     if target is None and contiguous is not None:
         types = product_types(x1.dtype, x2.dtype, dtype=wanted, casting=casting)

@@ -109,7 +109,6 @@ def make_request(
     TypeError
         The types have no product, or a conversion is not allowed.
     """
-    shape = product_shape(x1.shape, x2.shape, None if out is None else out.shape)
     epilogue = options.epilogue
     types_of = functools.partial(
         product_types,
@@ -122,6 +121,8 @@ def make_request(
     types = types_of(epilogue=epilogue is not None)
     if epilogue == NO_EPILOGUE and not types.saturates:
         epilogue, types = None, types_of()
+    # As in NumPy, a conversion that is not allowed comes before shapes that do not match.
+    shape = product_shape(x1.shape, x2.shape, None if out is None else out.shape)
     if epilogue is not None:
         check_request(epilogue, shape, types)
     if out is not None and overlaps_itself(out):

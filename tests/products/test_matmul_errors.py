@@ -52,6 +52,26 @@ def test_shapes_as_numpy(cp):
                 np.testing.assert_array_equal(cp.asnumpy(result), expected)
 
 
+@pytest.mark.parametrize("options", [{"dtype": "int32"}, {"out": ((9,), "int32")}])
+@pytest.mark.parametrize(
+    ("name", "shape1", "shape2"),
+    [
+        ("matmul", (2, 3), (4, 5)),
+        ("matmul", (), (4, 5)),
+        ("vecdot", (2, 3), (2, 4)),
+        ("matvec", (2, 3), (4,)),
+        ("vecmat", (2,), (3, 4)),
+    ],
+)
+def test_a_wrong_cast_comes_before_wrong_shapes_as_in_numpy(cp, name, shape1, shape2, options):
+    for xp, module in ((np, np), (cp, cupygemm)):
+        if not hasattr(module, name):
+            continue  # NumPy's before 2.2
+        out = {"out": xp.empty(*options["out"])} if "out" in options else options
+        with pytest.raises(TypeError, match="annot cast .* to .*int32"):
+            getattr(module, name)(xp.ones(shape1), xp.ones(shape2), **out)
+
+
 @pytest.mark.parametrize(
     ("shapes", "options", "error", "text"),
     [
