@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
@@ -42,21 +42,28 @@ def right_hand_sides(
     import cupy
 
     dtype = factored_dtype(function, a, b, narrow=True)
-    n, vector = a.shape[-1], b.ndim == 1
-    columns = b[:, None] if vector else b
-    if b.ndim == 0 or columns.shape[-2] != n:
-        _mismatch(function, a, b)
-    stack = a.shape[:-2]
-    if stack != columns.shape[:-2]:
-        try:
-            stack = np.broadcast_shapes(stack, columns.shape[:-2])
-        except ValueError:
-            _mismatch(function, a, b)
-    shape = (*stack, n, columns.shape[-1])
-    return dtype, copied(cupy.broadcast_to(columns, shape), dtype), shape, vector
+    columns, stack = columns_of(function, a, b)
+    shape = (*stack, *columns.shape[-2:])
+    return dtype, copied(cupy.broadcast_to(columns, shape), dtype), shape, b.ndim == 1
 
 
-def _mismatch(function: str, a: Array, b: Array) -> NoReturn:
+def columns_of(function: str, a: Array, b: Array) -> tuple[Array, tuple[int, ...]]:
+    """Return ``b`` as matrices (..., n, k), and the leading extents of the solution.
+
+    Raises
+    ------
+    ValueError
+        The matrices ``a``, (..., n, n), and ``b`` do not match.
+    """
+    columns = b[:, None] if b.ndim == 1 else b
+    stack: tuple[int, ...] = a.shape[:-2]
+    try:
+        if b.ndim and columns.shape[-2] == a.shape[-1]:
+            if stack != columns.shape[:-2]:
+                stack = np.broadcast_shapes(stack, columns.shape[:-2])
+            return columns, stack
+    except ValueError:
+        pass
     raise ValueError(
         f"{function}: the matrix has shape {a.shape} and b has shape {b.shape}; b must have "
         f"{a.shape[-1]} rows, and the leading axes must broadcast"

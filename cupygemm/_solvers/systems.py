@@ -23,6 +23,7 @@ from cupygemm._solvers.common.reports import Wait, nothing, pending
 from cupygemm._solvers.lu import lu as _lu
 from cupygemm._solvers.operands import factored_dtype, require_square, square_matrices
 from cupygemm._solvers.refinement.refine import SolveInfo, refine, refined_precision
+from cupygemm._solvers.right_hand_sides import columns_of
 from cupygemm._solvers.structure import ASSUMPTIONS, Structure, structured
 from cupygemm._solvers.triangles import cholesky as _cholesky
 from cupygemm._solvers.triangles.substitution import substitute, zero_diagonal
@@ -166,16 +167,11 @@ def solve(
     if assume_a is not None and assume_a not in ASSUMPTIONS:
         raise ValueError(f"solve: assume_a is {assume_a!r}; it must be one of {list(ASSUMPTIONS)}")
     dtype = factored_dtype("solve", a, b)
-    n, vector = a.shape[-1], b.ndim == 1
-    columns = b[:, None] if vector else b
-    if columns.ndim < 2 or columns.shape[-2] != n:
-        raise ValueError(
-            f"solve: a has shape {a.shape} and b has shape {b.shape}; b must have {n} rows"
-        )
+    columns, stack = columns_of("solve", a, b)
     lower_precision = refined_precision(precision, dtype)
     finite = finite_flag(a, b) if check_finite else None
     structure = structured(a, assume_a, lower=lower, transposed=transposed)
-    stack, k = columns.shape[:-2], columns.shape[-1]
+    n, k = columns.shape[-2:]
     if flat := a.ndim == 2 and bool(stack):  # one matrix: all right-hand sides are its columns
         columns = cupy.moveaxis(columns, -2, 0).reshape(n, -1)
     info = None
@@ -185,7 +181,7 @@ def solve(
         x, wait, info = _refined(structure, columns, dtype, finite, lower_precision)
     if flat:
         x = cupy.moveaxis(x.reshape(n, *stack, k), 0, -2)
-    x = x[..., 0] if vector else x
+    x = x[..., 0] if b.ndim == 1 else x
     raise_singular("solve", wait())
     if not full_output:
         return x

@@ -68,7 +68,7 @@ def test_a_wrong_cast_comes_before_wrong_shapes_as_in_numpy(cp, name, shape1, sh
         if not hasattr(module, name):
             continue  # NumPy's before 2.2
         out = {"out": xp.empty(*options["out"])} if "out" in options else options
-        with pytest.raises(TypeError, match="annot cast .* to .*int32"):
+        with pytest.raises(TypeError, match=r"annot cast .* to .*int32"):
             getattr(module, name)(xp.ones(shape1), xp.ones(shape2), **out)
 
 

@@ -228,6 +228,8 @@ def test_wrong_arguments(cp):
         linalg.det(cp.ones(3))
     with pytest.raises(ValueError, match="must have 3 rows"):
         linalg.solve(square, tall)
+    with pytest.raises(ValueError, match=r"solve: .*\(2, 3, 3\) and b has shape \(4, 3, 1\)"):
+        linalg.solve(cp.ones((2, 3, 3)), cp.ones((4, 3, 1)))
     with pytest.raises(ValueError, match="assume_a is 'round'"):
         linalg.solve(square, square, assume_a="round")
     with pytest.raises(ValueError, match="infs or NaNs"):
