@@ -12,7 +12,7 @@ from cupygemm._products.matmul import matmul
 from cupygemm._request.arrays import Array, as_array, as_arrays
 from cupygemm._request.keywords import common_keywords
 from cupygemm._solvers.common.errors import is_capturing
-from cupygemm._solvers.common.matrices import Matrices, adjoint, copied
+from cupygemm._solvers.common.matrices import Matrices, adjoint, copied, zeros
 from cupygemm._solvers.common.scaling import power_of_two_scale, scaled_upper
 from cupygemm._solvers.operands import factored_dtype, real_dtype, require_matrices
 from cupygemm._solvers.qr import qr as _qr
@@ -212,65 +212,76 @@ def lstsq(
     count = columns.shape[1]
     if not count:  # the rank and the singular values do not depend on right-hand sides
         columns = cupy.zeros((m, 1), dtype)
+    a, columns = a.astype(dtype, copy=False), columns.astype(dtype, copy=False)
     if a.size:
-        x, s, smallest = _minimum(a.astype(dtype, copy=False), columns, rcond)
+        epsilon = float(np.finfo(dtype).eps)
+        relative = epsilon * max(m, n) if rcond is None else epsilon / 2 if rcond < 0 else rcond
+        found = _least_squares(a[None], columns[None], relative)
+        x, s, used = found.x[0], found.s[0], (found.s > found.smallest).sum()
     else:
-        x, s, smallest = (
-            cupy.zeros((n, columns.shape[1]), dtype),
-            cupy.zeros((1, min(m, n)), real),
-            0,
-        )
-    recorded, used = is_capturing(), (s > smallest).sum()
+        x, s = cupy.zeros((n, columns.shape[1]), dtype), cupy.zeros(min(m, n), real)
+        used = cupy.zeros((), int)
+    recorded = is_capturing()
     rank = used if recorded else int(used)
     if m > n and (recorded or rank == n):
-        residual = columns.astype(dtype) - matmul(a.astype(dtype, copy=False), x)
+        residual = columns - matmul(a, x)
         squares = (residual.real**2 + residual.imag**2).sum(axis=0)[:count]
     else:
         squares = cupy.empty(0, real)
     solution = cupy.ascontiguousarray(x[:, 0] if vector else x[:, :count])
-    return solution, squares.astype(real, copy=False), rank, s[0]
+    return solution, squares.astype(real, copy=False), rank, s
 
 
-def _minimum(a: Array, b: Array, rcond: Any) -> tuple[Array, Array, Array]:
-    """Return the solution, the singular values (1, k) and the largest that is treated as zero."""
-    (m, n), dtype = a.shape, a.dtype
-    epsilon = float(np.finfo(dtype).eps)
-    relative = epsilon * max(m, n) if rcond is None else epsilon / 2 if rcond < 0 else rcond
-    if m >= n:
-        values = decompose(a[None])
-        smallest = values.s[:, :1] * relative
-        return solve_least_squares(values, copied(b, dtype), smallest)[0], values.s, smallest
-    values = decompose(adjoint(a)[None])
-    smallest = values.s[:, :1] * relative
-    return _of_adjoint(values, b.astype(dtype)[None], smallest)[0], values.s, smallest
+class _LeastSquares(NamedTuple):
+    """Least-squares solutions of least norm.
+
+    Attributes
+    ----------
+    x : cupy.ndarray
+        (batches, n, k).
+    s : cupy.ndarray
+        The singular values of the matrices, (batches, min(m, n)).
+    smallest : cupy.ndarray
+        The largest value that is treated as zero, (batches, 1).
+    """
+
+    x: Array
+    s: Array
+    smallest: Array
 
 
-def _of_adjoint(values: Any, b: Array, smallest: Array) -> Array:
-    """Return Q J diag(1 / s) V^H B, the product with the pseudo-inverse of the adjoint."""
+def _least_squares(a: Array, b: Array, relative: Any) -> _LeastSquares:
+    """Solve A X = B for A, (batches, m, n), and B, (batches, m, k), of one type.
+
+    Singular values of at most `relative`, a number or (batches, 1), times the largest are treated
+    as zero.
+    """
     import cupy
 
+    if a.shape[1] >= a.shape[2]:
+        values = decompose(a)
+        smallest = values.s[:, :1] * relative
+        x = solve_least_squares(values, copied(b, b.dtype), smallest)
+        return _LeastSquares(x, values.s, smallest)
+    values = decompose(adjoint(a))  # the pseudo-inverse of A is Q J diag(1 / s) V^H
+    smallest = values.s[:, :1] * relative
     used = values.s > smallest
     inverse = cupy.where(used, 1 / cupy.where(used, values.s, 1), 0)
     inner = matmul(values.vh, b) * inverse[:, :, None]
-    return apply_reduced_q(values.factors, matmul(adjoint(values.j), inner))
+    x = apply_reduced_q(values.factors, matmul(adjoint(values.j), inner))
+    return _LeastSquares(x, values.s, smallest)
 
 
 def apply_reduced_q(factors: Any, c: Array) -> Array:
     """Return Q C, with as many of the first columns of Q as C has rows."""
-    m = factors.qr.m
     batches, k, columns = c.shape
-    below = copied(c, c.dtype) if k == m else _padded(c, m)
-    _qr.apply_q(factors, below, inverse=False)
-    return below.array[:, :, :columns].reshape(batches, m, columns)
-
-
-def _padded(c: Array, m: int) -> Any:
-    from cupygemm._solvers.common.matrices import zeros
-
-    batches, k, columns = c.shape
-    padded = zeros(batches, m, columns, c.dtype)
-    padded.array[:, :k, :columns] = c
-    return padded
+    if k == factors.qr.m:
+        padded = copied(c, c.dtype)
+    else:
+        padded = zeros(batches, factors.qr.m, columns, c.dtype)
+        padded.view[:, :k] = c
+    _qr.apply_q(factors, padded, inverse=False)
+    return padded.dense
 
 
 @common_keywords
@@ -332,7 +343,6 @@ def pinv(
     stack = a.shape[:-2]
     batches = math.prod(stack)
     matrices = a.reshape(batches, m, n).astype(dtype, copy=False)
-    values = decompose(matrices if m >= n else adjoint(matrices))
     relative = _cutoff(rcond, rtol, max(m, n), dtype)
     if hasattr(relative, "shape"):
         try:
@@ -346,13 +356,8 @@ def pinv(
         raise TypeError(
             f"pinv: rcond or rtol is {relative!r}; it must be a real number or an array"
         )
-    smallest = values.s[:, :1] * relative
-    if m >= n:
-        identity = cupy.broadcast_to(cupy.eye(m, dtype=dtype), (batches, m, m))
-        result = solve_least_squares(values, copied(identity, dtype), smallest)
-    else:
-        identity = cupy.broadcast_to(cupy.eye(m, dtype=dtype), (batches, m, m))
-        result = _of_adjoint(values, identity, smallest)
+    identity = cupy.broadcast_to(cupy.eye(m, dtype=dtype), (batches, m, m))
+    result = _least_squares(matrices, identity, relative).x
     return cupy.ascontiguousarray(result.reshape(*stack, n, m))
 
 
