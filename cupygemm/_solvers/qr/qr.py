@@ -125,7 +125,7 @@ def _factor(a: Matrices, q: ColumnsOfQ | None) -> QrFactors:
     tau = cupy.empty((a.batches, k), a.dtype)
     max_cluster, units = current_limits()
     shape = panel_blocks(max(a.m, 1), a.dtype, max_cluster, wave_size())
-    workspace, halves = Workspace(shape, k, units, batches=a.batches), Halves(a, k)
+    panel = _Panel(a, tau, Workspace(shape, k, units, batches=a.batches), Halves(a, k))
     outer = outer_width(k, shape.width)
     panels = outer_panels(k, outer)
     # Few wide reflectors form Q in less time, but must be joined.
@@ -139,7 +139,7 @@ def _factor(a: Matrices, q: ColumnsOfQ | None) -> QrFactors:
         own = reflectors[update.panels.start // len(groups[0])]
         own.apply_part(update.panels, a, update.columns, inverse=True)
 
-    _factor_panel(a, tau, workspace, halves, reflectors[0], panels[0])
+    panel.factor(reflectors[0], panels[0])
     # In float64, one product for two panels is no faster than two products (measured).
     in_pairs = a.dtype.char == "f" and a.batches == 1 and len(groups[0]) % (2 * outer) == 0
     for step in steps(panels, a.n, limits.paired if in_pairs else a.n):
@@ -150,12 +150,10 @@ def _factor(a: Matrices, q: ColumnsOfQ | None) -> QrFactors:
             for update in joined(step.first, *step.updates):
                 apply(update)
             if following is not None:
-                _factor_panel(a, tau, workspace, halves, reflectors[-1], following)
+                panel.factor(reflectors[-1], following)
             _join_group(own, step.panel, q)
             continue
-        factor_next = functools.partial(
-            _factor_panel, a, tau, workspace, halves, reflectors[-1], following
-        )
+        factor_next = functools.partial(panel.factor, reflectors[-1], following)
         apply(step.first)
         operations = sum(2 * update.operations(a.m) for update in step.updates)
         most = limits.beside_qr * len(following)
@@ -195,39 +193,33 @@ def apply_q(factors: QrFactors, c: Matrices, *, inverse: bool) -> None:
         reflector.apply(c, range(c.n), inverse=inverse, is_scaled=False)
 
 
-def _factor_panel(
-    a: Matrices,
-    tau: Array,
-    workspace: Workspace,
-    halves: Halves,
-    reflector: Reflector,
-    panel: range,
-) -> None:
-    """Factor an outer panel, half by half. Only its own columns change."""
-    first, end = panel.start, panel.stop
-    middle = min(first + max(blocks.LIMITS.half, workspace.shape.width), end)
-    left, right = range(first, middle), range(middle, end)
-    _factor_half(a, tau, workspace, halves, reflector, left)
-    if right:
-        reflector.apply_part(left, a, right, inverse=True)
-        _factor_half(a, tau, workspace, halves, reflector, right)
-        reflector.join(left, right)
+@dataclass(frozen=True, eq=False)
+class _Panel:
+    """Factors outer panels, half by half. Only their own columns change."""
 
+    a: Matrices
+    tau: Array
+    workspace: Workspace
+    halves: Halves
 
-def _factor_half(
-    a: Matrices,
-    tau: Array,
-    workspace: Workspace,
-    halves: Halves,
-    reflector: Reflector,
-    half: range,
-) -> None:
-    """Factor half of an outer panel, block by block, and compute its T."""
-    start = reflector.columns.start
-    flag = halves.factor(reflector, half) if halves.suits(half) else 0
-    width = factor_blocks(a, tau, reflector.v, reflector.t, start, half, workspace, flag)
-    if len(half) > width:
-        _complete(reflector, half, width, flag, tau)
+    def factor(self, reflector: Reflector, columns: range) -> None:
+        """Factor the panel of some columns; the reflector receives V and T."""
+        first, end = columns.start, columns.stop
+        middle = min(first + max(blocks.LIMITS.half, self.workspace.shape.width), end)
+        left, right = range(first, middle), range(middle, end)
+        self._factor_half(reflector, left)
+        if right:
+            reflector.apply_part(left, self.a, right, inverse=True)
+            self._factor_half(reflector, right)
+            reflector.join(left, right)
+
+    def _factor_half(self, reflector: Reflector, half: range) -> None:
+        """Factor half of a panel, block by block, and compute its T."""
+        start, v, t = reflector.columns.start, reflector.v, reflector.t
+        flag = self.halves.factor(reflector, half) if self.halves.suits(half) else 0
+        width = factor_blocks(self.a, self.tau, v, t, start, half, self.workspace, flag)
+        if len(half) > width:
+            _complete(reflector, half, width, flag, self.tau)
 
 
 def _complete(reflector: Reflector, half: range, width: int, flag: int, tau: Array) -> None:
