@@ -22,7 +22,7 @@ from cupygemm._commands import check as _check_command
 from cupygemm._commands import info as _info
 from cupygemm._commands import profile as _profile_command
 from cupygemm._commands import tune as _tune_commands
-from cupygemm._commands.terminal import console, start_device
+from cupygemm._commands.terminal import Json, console, start_device
 from cupygemm._version import __version__
 
 app = typer.Typer(
@@ -32,7 +32,6 @@ app = typer.Typer(
     help="Matrix products and solvers for CuPy arrays, and an emulated GPU to run, check and "
     "profile kernels on.",
 )
-Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 
 
 def main() -> None:
@@ -102,11 +101,9 @@ def demo(as_json: Json = False) -> None:
     else:
         _print_outcomes(terminal, outcomes, emulated=emulated)
         wrong = sum(not outcome.ok for outcome in outcomes)
-        verdict = (
-            f"{wrong} of {len(outcomes)} products exceed their bound"
-            if wrong
-            else (f"all {len(outcomes)} products are within their bounds")
-        )
+        verdict = f"all {len(outcomes)} products are within their bounds"
+        if wrong:
+            verdict = f"{wrong} of {len(outcomes)} products exceed their bound"
         terminal.print(f"{verdict} ({seconds:.1f} s)")
     raise typer.Exit(0 if ok else 1)
 

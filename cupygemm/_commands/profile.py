@@ -13,7 +13,7 @@ from cupygemm._commands import detect as _detect
 from cupygemm._commands.products import DTYPES_HELP, SCALES_HELP, profile_product
 from cupygemm._commands.programs import SOURCES, code_object_of, profile_script
 from cupygemm._commands.severities import Error, Off, Warn, severities
-from cupygemm._commands.terminal import line_width
+from cupygemm._commands.terminal import Json, line_width
 from cupygemm._commands.words import LAYOUT_HELP, is_shape, parse_shape
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def profile(
             "second is for the second kernel of a comparison."
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+    as_json: Json = False,
     listing: Annotated[
         bool, typer.Option("--listing", help="Print the annotated disassembly too.")
     ] = False,
@@ -163,17 +163,22 @@ def profile(
     for_each = {"grid": grid, "block": block, "lds": lds, "args": args, "options": options}
     how = {"clock_mhz": clock, "sample": sample}
     collected: Any
-    what = what or []
     try:
         if calibration:
-            _calibrate(what, as_json)
+            _calibrate(what or [], as_json)
             return
+        subjects = _subjects(what or [])
         if loop and (listing or source or roofline or timeline or clock or sample):
             raise ValueError(
                 "--loop counts only a loop: it excludes --listing, --source, --roofline, "
                 "--timeline, --clock and --sample"
             )
-        subjects = _subjects(what)
+        if len(subjects) > 1 and (loop or listing or source or roofline or timeline):
+            raise ValueError(
+                "--loop, --listing, --source, --roofline and --timeline are for one subject, not "
+                "for a comparison"
+            )
+        shown = _parse_cycles(cycles)
         with severities(error, warn, off):
             options_of = [
                 given | {name: _nth(words, index) for name, words in for_each.items()}
@@ -184,15 +189,10 @@ def profile(
                 for subject, each in zip(subjects, options_of, strict=True)
             ]
         collected = found[0] if len(found) == 1 else _compared(found, kernel)
-        if len(found) > 1 and (roofline or timeline or listing or source or loop):
-            raise ValueError(
-                "--loop, --listing, --source, --roofline and --timeline are for one subject, not "
-                "for a comparison"
-            )
         if roofline is not None:
             collected.roofline(roofline)
         if timeline is not None:
-            collected.timeline(timeline, cycles=_parse_cycles(cycles))
+            collected.timeline(timeline, cycles=shown)
     except (KernelFault, SourceFault) as err:
         typer.echo(str(err), err=True)
         raise typer.Exit(1) from err
@@ -241,6 +241,7 @@ def _nth(given: list[Any] | None, index: int) -> Any:
 
 def _collect(word: str, given: dict[str, Any], how: dict[str, Any], *, loop: bool) -> Any:
     """Return the profile of one subject."""
+    from cupygemm.emulator.arguments import parse_arguments, parse_extent, profile_code_object
     from cupygemm.emulator.profiling import Profile
 
     if is_shape(word):
@@ -268,8 +269,17 @@ def _collect(word: str, given: dict[str, Any], how: dict[str, Any], *, loop: boo
             _refuse(given, unused, "a launch, and --loop launches nothing")
             return _code_object_loop(code, given["kernel"], given["block"])
         collected = Profile(**how)
-        launch = {name: given[name] for name in ("kernel", "grid", "block", "lds", "args")}
-        collected.add(_code_object(code, **launch, sample=how["sample"]))
+        collected.add(
+            profile_code_object(
+                code,
+                given["kernel"],
+                grid=parse_extent(given["grid"] or "1"),
+                block=parse_extent(given["block"] or "64"),
+                dynamic_lds=given["lds"] or 0,
+                arguments=parse_arguments(given["args"] or ""),
+                sample=how["sample"],
+            )
+        )
         return collected
 
 
@@ -291,7 +301,7 @@ def _refuse(given: dict[str, Any], names: tuple[str, ...], of: str) -> None:
     """Raise an error if an option belongs to the other kind of subject."""
     for name in names:
         if given[name] is not None:
-            raise ValueError(f"--{name} is an option of {of}")
+            raise ValueError(f"--{name.replace('_', '-')} is an option of {of}")
 
 
 def _calibrate(what: list[str], as_json: bool) -> None:
@@ -318,30 +328,3 @@ def _code_object_loop(path: Path, kernel: str | None, block: str | None) -> Loop
 
     threads = math.prod(parse_extent(block)) if block else None
     return profile_loop(path, kernel, threads=threads)
-
-
-def _code_object(
-    path: Path,
-    kernel: str | None,
-    grid: str | None,
-    block: str | None,
-    lds: int | None,
-    args: str | None,
-    sample: int | None = None,
-) -> Any:
-    from cupygemm.emulator.arguments import (
-        parse_arguments,
-        parse_extent,
-        profile_code_object,
-    )
-
-    arguments = parse_arguments(args or "")
-    return profile_code_object(
-        path,
-        kernel,
-        grid=parse_extent(grid or "1"),
-        block=parse_extent(block or "64"),
-        dynamic_lds=lds or 0,
-        arguments=arguments,
-        sample=sample,
-    )

@@ -1,14 +1,17 @@
-"""Shared by all commands: starting the device and writing to the terminal."""
+"""Shared by all commands: ``--json``, starting the device, and writing to the terminal."""
 
 from __future__ import annotations
 
 import contextlib
 import threading
+from typing import Annotated
 
+import typer
 from rich.console import Console
 
 from cupygemm._commands import detect as _detect
 
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 _WIDEST = 130  # columns of the widest table
 
 

@@ -17,7 +17,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from cupygemm._build.cache import CacheError, cache_dir
-from cupygemm._commands.terminal import console, start_device
+from cupygemm._commands.terminal import Json, console, start_device
 from cupygemm._commands.words import DTYPE_HELP, LAYOUT_HELP, parse_shape, parse_types
 from cupygemm.emulator.targets import TARGETS
 
@@ -55,7 +55,6 @@ Target = Annotated[
         show_default="none: use the best device",
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 
 
 def warmup(

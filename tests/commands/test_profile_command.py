@@ -260,6 +260,9 @@ def test_a_fault_is_reported(invoke: Callable[..., Any]) -> None:
         (["no.hip"], "No such file"),
         (["no.py", "--grid", "4"], "--grid is an option of one product or kernel"),
         (["no.py", "--loop"], "--loop counts the loop of one kernel"),
+        (["no.py", "--result-dtype", "fp32"], "--result-dtype is an option of one product"),
+        (["no.hip", "no.hip", "--loop"], "--timeline are for one subject, not for a comparison"),
+        (["no.hip", "--timeline", "x.png", "--cycles", "9"], "--cycles 9: write FIRST:LAST"),
     ],
 )
 def test_what_cannot_be_profiled(
@@ -298,7 +301,6 @@ def test_an_error_names_the_source(invoke: Callable[..., Any], tmp_path: Path) -
     ("words", "message"),
     [
         (("--clock", "-3"), "clock_mhz=-3.0"),
-        (("--timeline", "x.png", "--cycles", "9"), "--cycles 9: write FIRST:LAST"),
         (("--timeline", "x.png", "--cycles", "9:3"), "cycles 9 to 3"),
     ],
 )
