@@ -209,9 +209,7 @@ def _apply(
     """Compute the product that a signature describes."""
     name = signature.name
     out = single_out(name, out)
-    given = {} if out is None else {"out": out}
-    x1, x2, *rest = as_arrays(name, x1=x1, x2=x2, **given)
-    target = rest[0] if rest else None
+    x1, x2, target = as_arrays(name, x1=x1, x2=x2, out=out)
     wanted = parse_dtype(dtype)
     shapes = (x1.shape, x2.shape, None if target is None else target.shape)
     try:

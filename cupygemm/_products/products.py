@@ -55,11 +55,7 @@ def dot(a: Any, b: Any, out: Any = None, *, stream: Any = None) -> Array:
     """
     if is_scalar(a) or is_scalar(b):
         return _scaled("dot", a, b, out)
-    if out is None:
-        a, b = as_arrays("dot", a=a, b=b)
-        target = None
-    else:
-        a, b, target = as_arrays("dot", a=a, b=b, out=out)
+    a, b, target = as_arrays("dot", a=a, b=b, out=out)
     axes_b = max(b.ndim - 2, 0)
     if a.ndim and b.ndim and a.shape[-1] != b.shape[axes_b]:
         raise ValueError(
@@ -72,13 +68,14 @@ def dot(a: Any, b: Any, out: Any = None, *, stream: Any = None) -> Array:
     if 0 < a.ndim <= 2 and 0 < b.ndim <= 2:
         result = matmul(a, b, target)
     else:
-        kept_a, kept_b = range(a.ndim - 1), range(a.ndim, a.ndim + b.ndim - 1)
-        labels_a, labels_b = (*kept_a, "k"), (*kept_b[:axes_b], "k", *kept_b[axes_b:])
-        if not (a.ndim and b.ndim):
-            labels_a, labels_b = tuple(range(a.ndim)), tuple(range(b.ndim))
-            kept_a, kept_b = range(a.ndim), range(b.ndim)
+        contracted, kept_a, kept_b = _labels(a, b)
         result = contract(
-            a, b, target, labels1=labels_a, labels2=labels_b, labels_out=(*kept_a, *kept_b)
+            a,
+            b,
+            target,
+            labels1=(*kept_a, *contracted),
+            labels2=(*kept_b[:axes_b], *contracted, *kept_b[axes_b:]),
+            labels_out=(*kept_a, *kept_b),
         )
     return result if out is None else out
 
@@ -159,19 +156,16 @@ def inner(a: Any, b: Any, /, *, stream: Any = None) -> Array:
     if is_scalar(a) or is_scalar(b):
         return _scaled("inner", a, b, None)
     a, b = as_arrays("inner", a=a, b=b)
-    labels_a, labels_b = tuple(range(a.ndim)), tuple(range(a.ndim, a.ndim + b.ndim))
-    if not (a.ndim and b.ndim):
-        return contract(a, b, labels1=labels_a, labels2=labels_b, labels_out=(*labels_a, *labels_b))
-    if a.shape[-1] != b.shape[-1]:
+    if a.ndim and b.ndim and a.shape[-1] != b.shape[-1]:
         raise ValueError(
             f"inner: the last extents differ: a has shape {a.shape}, b has shape {b.shape}"
         )
-    kept_a, kept_b = labels_a[:-1], labels_b[:-1]
+    contracted, kept_a, kept_b = _labels(a, b)
     return contract(
         a,
         b,
-        labels1=(*kept_a, "k"),
-        labels2=(*kept_b, "k"),
+        labels1=(*kept_a, *contracted),
+        labels2=(*kept_b, *contracted),
         labels_out=(*kept_a, *kept_b),
     )
 
@@ -208,18 +202,15 @@ def outer(a: Any, b: Any, out: Any = None, *, stream: Any = None) -> Array:
     array([[3., 4.],
            [6., 8.]])
     """
-    a, b = as_arrays("outer", a=a, b=b)
+    a, b, target = as_arrays("outer", a=a, b=b, out=out)
     if a.ndim != 1:
         a = a.ravel()
     if b.ndim != 1:
         b = b.ravel()
-    target = None
-    if out is not None:
-        _, _, target = as_arrays("outer", a=a, b=b, out=out)
-        if target.shape != (a.size, b.size):
-            raise ValueError(
-                f"outer: out has shape {target.shape}, but the result has shape {(a.size, b.size)}"
-            )
+    if target is not None and target.shape != (a.size, b.size):
+        raise ValueError(
+            f"outer: out has shape {target.shape}, but the result has shape {(a.size, b.size)}"
+        )
     result = contract(a, b, target, labels1=("i",), labels2=("j",), labels_out=("i", "j"))
     return result if out is None else out
 
@@ -286,6 +277,13 @@ def tensordot(a: Any, b: Any, axes: Any = 2, *, stream: Any = None) -> Array:
         labels2=tuple(labels_b),
         labels_out=(*kept_a, *kept_b),
     )
+
+
+def _labels(a: Array, b: Array) -> tuple[tuple[str, ...], range, range]:
+    """Return the label that two arrays contract, none if one is 0-d, and those that each keeps."""
+    contracted = ("k",) if a.ndim and b.ndim else ()
+    kept = a.ndim - len(contracted)
+    return contracted, range(kept), range(kept, kept + b.ndim - len(contracted))
 
 
 def conjugated(array: Array) -> Array:

@@ -84,6 +84,8 @@ def _check_writable(function: str, out: Any) -> None:
 def as_arrays(function: str, **arrays: Any) -> list[Array]:
     """Return CuPy arrays of the memory of arguments, given by name, all on one device.
 
+    Only ``out``, which comes last, may be None, and stays None.
+
     Raises
     ------
     TypeError
@@ -91,12 +93,16 @@ def as_arrays(function: str, **arrays: Any) -> list[Array]:
     ValueError
         They are on different devices.
     """
-    found = [as_array(function, name, array) for name, array in arrays.items()]
+    found = [
+        as_array(function, name, array)
+        for name, array in arrays.items()
+        if array is not None or name != "out"
+    ]
     index = found[0].data.device_id
     for array in found:
         if array.data.device_id != index:
-            one_device(function, dict(zip(arrays, found, strict=True)))
-    return found
+            one_device(function, dict(zip(arrays, found, strict=False)))
+    return found if len(found) == len(arrays) else [*found, None]
 
 
 def one_device(function: str, arrays: dict[str, Array]) -> None:
