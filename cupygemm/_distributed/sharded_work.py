@@ -1,8 +1,7 @@
 """`Work`: one rank's part of a sharded product, multiplied panel by panel on its device.
 
-The caller moves the blocks. It calls `place` for each block that arrives, and `multiply` when a
-panel is complete. Panels are added to the sums in order, and the epilogue follows the sum of all
-parts of k.
+The caller moves the blocks to where `target` says, and calls `multiply` when a panel is complete.
+Panels are added to the sums in order, and the epilogue follows the sum of all parts of k.
 """
 
 from __future__ import annotations

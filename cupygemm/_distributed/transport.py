@@ -121,6 +121,7 @@ def _fastest(
     scatters: bool = False,
     copies: bool = True,
 ) -> Transport:
+    """Return the transport with the shortest modelled time among those that may be used."""
     link = device(group.device).kernels.interconnect
     found = []
     asked = group.exchange_asked
@@ -131,23 +132,18 @@ def _fastest(
             found.append(_by_stores(group, bounds, work, link))
         if asked != "auto":
             return found[0][1]
-    found.append(_by_nccl_at_once(group, bounds, work, link))
+    seconds, transport = _at_once(group, bounds, work, link)
+    found.append((max(_HOST_SECONDS, seconds), transport))
     several_hosts = group.board is None
     if group.size > 1 and (several_hosts or link.nccl_overlaps):
         found.append(_by_nccl(group, bounds, work, link))
     return min(found, key=lambda each: each[0])[1]
 
 
-def _by_nccl_at_once(
+def _at_once(
     group: Group, bounds: Sequence[Rows], work: RowWork, link: Interconnect
 ) -> tuple[float, Transport]:
-    seconds, transport = _whole(group, bounds, work, link)
-    return max(_HOST_SECONDS, seconds), transport
-
-
-def _whole(
-    group: Group, bounds: Sequence[Rows], work: RowWork, link: Interconnect
-) -> tuple[float, Transport]:
+    """Return the time of an exchange and then a product of all rows, and the exchange by NCCL."""
     m = bounds[-1][1]
     most = m - min(last - first for first, last in bounds)
     each = -(-most // max(1, group.size - 1)) * work.nbytes
@@ -188,7 +184,7 @@ def _by_copies(
 def _by_stores(
     group: Group, bounds: Sequence[Rows], work: RowWork, link: Interconnect
 ) -> tuple[float, Transport]:
-    seconds, transport = _whole(group, bounds, work, link.stores or link)
+    seconds, transport = _at_once(group, bounds, work, link.stores or link)
     return max(_HOST_SECONDS_OF_ONE_GRAPH, seconds), replace(
         transport, peers=group.peers, records=True
     )

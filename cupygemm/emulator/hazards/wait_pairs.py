@@ -9,7 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from cupygemm.emulator.isa.instruction import EXEC, M0, VCC, Instruction, Operand, register_name
+from cupygemm.emulator.isa.instruction import (
+    EXEC,
+    M0,
+    VCC,
+    Instruction,
+    Operand,
+    hardware_bits,
+    register_name,
+)
 from cupygemm.emulator.targets import Target
 from cupygemm.emulator.units.matrix.unit import Shape
 
@@ -171,20 +179,15 @@ def _after_mode(inst: Instruction, follower: Instruction) -> Iterator[Wait]:
     """Yield the waits that an instruction requires after a write of a hardware register."""
     register, sets_vskip = _MODE, True
     if inst.mnemonic.startswith("s_setreg_"):
-        register, first, size = _hardware_bits(inst)
+        register, first, size = hardware_bits(inst.fields["simm16"])
         sets_vskip = register == _MODE and first <= _VSKIP_BIT < first + size
     if sets_vskip and (is_valu(follower) or is_mfma(follower) or follower.encoding in _MEMORY):
         yield Wait(2, "vskip", "is skipped or not")
     if follower.mnemonic.startswith(("s_getreg_", "s_setreg_")):
         gets = follower.mnemonic.startswith("s_getreg_")
-        if _hardware_bits(follower)[0] == register and (gets or inst.mnemonic != "s_setvskip"):
+        number, _, _ = hardware_bits(follower.fields["simm16"])
+        if number == register and (gets or inst.mnemonic != "s_setvskip"):
             yield Wait(2, "hwreg", f"{'reads' if gets else 'writes'} the hardware register")
-
-
-def _hardware_bits(inst: Instruction) -> tuple[int, int, int]:
-    """Return the number, the first bit and the bits of what s_getreg or s_setreg accesses."""
-    raw = inst.fields["simm16"]
-    return raw & 63, raw >> 6 & 31, (raw >> 11 & 31) + 1
 
 
 def _stored_late(inst: Instruction) -> int:

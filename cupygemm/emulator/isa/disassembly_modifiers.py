@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from cupygemm.emulator.isa.instruction import Instruction, signed, wait_counts
+from cupygemm.emulator.isa.instruction import Instruction, hardware_bits, signed, wait_counts
 from cupygemm.emulator.isa.targets import is_cdna2
 
 _SDWA_SELECT = ("BYTE_0", "BYTE_1", "BYTE_2", "BYTE_3", "WORD_0", "WORD_1", "DWORD", "invalid")
@@ -91,7 +91,7 @@ def gpr_index_text(bits: int) -> str:
 
 def hardware_register_text(simm16: int, target: str) -> str:
     """Return the register of s_getreg or s_setreg, with the range of bits unless it is whole."""
-    number, offset, width = simm16 & 0x3F, simm16 >> 6 & 0x1F, (simm16 >> 11) + 1
+    number, offset, width = hardware_bits(simm16)
     name = _HARDWARE_REGISTERS.get(number) if number < 20 or not is_cdna2(target) else None
     text = str(number) if name is None else f"HW_REG_{name}"
     return f"hwreg({text})" if (offset, width) == (0, 32) else f"hwreg({text}, {offset}, {width})"

@@ -137,6 +137,11 @@ def wait_counts(simm16: int) -> tuple[int, int]:
     return simm16 & 15 | simm16 >> 10 & 0x30, simm16 >> 8 & 15
 
 
+def hardware_bits(simm16: int) -> tuple[int, int, int]:
+    """Return the hardware register of s_getreg or s_setreg, its first bit, and the bits."""
+    return simm16 & 63, simm16 >> 6 & 31, (simm16 >> 11 & 31) + 1
+
+
 def registers(mask: int) -> list[int]:
     """Return the register numbers of a bit mask."""
     result = []

@@ -22,46 +22,25 @@ PAD_ENTRY, TRANSPOSE_ENTRY = "cupygemm_pad_copy", "cupygemm_transpose_copy"
 SPLIT_ENTRY = "cupygemm_split_copy"
 NUM_TERMS = 3
 """Products of tf32 terms that are added for one product of fp32."""
+_SOURCE = [  # a stack of matrices, and the address of its copy
+    ("source", np.uint64),
+    ("destination", np.uint64),
+    ("pitch", np.int64),
+    ("stride", np.int64, 3),
+    ("batch", np.int32, 3),
+    ("rows", np.uint32),
+]
 _PAD_OPERAND = np.dtype(
     [
-        ("source", np.uint64),
-        ("destination", np.uint64),
-        ("pitch", np.int64),
-        ("stride", np.int64, 3),
-        ("batch", np.int32, 3),
-        ("rows", np.uint32),
+        *_SOURCE,
         ("row_bytes", np.uint32),
         ("row_vectors", np.uint32),
     ],
     align=True,
 )
 PAD_ARGS = np.dtype([("operands", _PAD_OPERAND, 2), ("first_blocks", np.uint32)], align=True)
-TRANSPOSE_ARGS = np.dtype(
-    [
-        ("source", np.uint64),
-        ("destination", np.uint64),
-        ("pitch", np.int64),
-        ("stride", np.int64, 3),
-        ("batch", np.int32, 3),
-        ("rows", np.uint32),
-        ("columns", np.uint32),
-        ("out_pitch", np.uint32),
-    ],
-    align=True,
-)
-SPLIT_ARGS = np.dtype(
-    [
-        ("source", np.uint64),
-        ("destination", np.uint64),
-        ("pitch", np.int64),
-        ("stride", np.int64, 3),
-        ("batch", np.int32, 3),
-        ("rows", np.uint32),
-        ("columns", np.uint32),
-        ("part", np.uint32),
-    ],
-    align=True,
-)
+TRANSPOSE_ARGS = np.dtype([*_SOURCE, ("columns", np.uint32), ("out_pitch", np.uint32)], align=True)
+SPLIT_ARGS = np.dtype([*_SOURCE, ("columns", np.uint32), ("part", np.uint32)], align=True)
 _MAX_GRID_Y = 65535
 _PAD_THREADS = 256
 _PAD_VECTORS = 4  # that a thread copies

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from cupygemm.emulator.isa.instruction import EXEC, Instruction
+from cupygemm.emulator.isa.instruction import EXEC, Instruction, hardware_bits
 from cupygemm.emulator.targets import Target
 from cupygemm.emulator.units.relative import indexed_forms
 from cupygemm.emulator.units.scalar.arithmetic import COMPARES, LOGIC, PAIRS, SINGLES
@@ -123,7 +123,7 @@ def _bind_immediate(inst: Instruction, target: Target) -> Step | None:
         return _store_result(inst, lambda group: operation(group.s(index), immediate, group.scc))
     if name == "s_call_b64":
         return bind_call(index, inst.jump)
-    register, offset, size = raw & 63, raw >> 6 & 31, (raw >> 11 & 31) + 1
+    register, offset, size = hardware_bits(raw)
     mask = ((1 << size) - 1) << offset
     if name == "s_getreg_b32":
         return bind_getreg(index, register, offset, mask, target)
