@@ -24,7 +24,7 @@ WP
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cupygemm.emulator.profiling.timing.power import ELSEWHERE, Power
 from cupygemm.emulator.targets import TargetRows
@@ -109,42 +109,10 @@ _CDNA3 = TimingMachine(
 _ROWS = {
     # The only figures of MI250X are WP's. The rest is assumed to be as on MI300X, without a cache
     # between L2 and memory.
-    "gfx90a": TimingMachine(
-        lds_port_bytes=64,
-        lds_latency=43,
-        l1_bytes=64,
-        l1_lines=1,
-        l1_latency=116,
-        l2_latency=288,
-        last_ns=0,
-        memory_ns=291,
-        l2_bytes=32 * 128,
-        fabric_bytes=32 * 64,
-        memory_efficiency=0.75,
-        scalar_latency=172,
-        branch_cycles=32,
-        barrier_latency=8,
-        memory_queue=64,
-    ),
+    "gfx90a": replace(_CDNA3, last_ns=0, l2_bytes=32 * 128, fabric_bytes=32 * 64, power=None),
     "gfx942": _CDNA3,
     # LDS reads are twice as wide (WP; SH's 64 reads of 8 bytes take 583 cycles against 852). Beyond
     # L2: HK, less 288 cycles at 2400 MHz. The rest is assumed to be as on MI300X.
-    "gfx950": TimingMachine(
-        lds_port_bytes=128,
-        lds_latency=43,
-        l1_bytes=64,
-        l1_lines=1,
-        l1_latency=116,
-        l2_latency=288,
-        last_ns=180,
-        memory_ns=380,
-        l2_bytes=16 * 128,
-        fabric_bytes=16 * 64,
-        memory_efficiency=0.75,
-        scalar_latency=172,
-        branch_cycles=32,
-        barrier_latency=8,
-        memory_queue=64,
-    ),
+    "gfx950": replace(_CDNA3, lds_port_bytes=128, last_ns=180, memory_ns=380, power=None),
 }
 MACHINES = TargetRows("cupygemm/emulator/profiling/timing/machine.py", _ROWS)
