@@ -13,6 +13,7 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import NamedTuple
 
+from cupygemm._backends.config_source import config_lines
 from cupygemm._backends.struct_kernel import Shape, StructKernel, pointed
 from cupygemm._build.flatten import flatten
 
@@ -75,18 +76,13 @@ class KernelKind:
             The text before the ``Config``.
         """
         real = _SCALARS[char.lower()]
+        typed: dict[str, object] = {f"{real} {name}": value for name, value in reals.items()}
+        for name, value in constants.items():
+            typed[f"{'bool' if isinstance(value, bool) else 'int'} {name}"] = value
         lines = [
             "namespace cupygemm {",
             "",
-            "struct Config {",
-            f"    using Scalar = {_SCALARS[char]};",
-            *(f"    static constexpr {real} {name} = {value};" for name, value in reals.items()),
-            *(
-                f"    static constexpr {'bool' if isinstance(value, bool) else 'int'} {name} = "
-                f"{str(value).lower()};"
-                for name, value in constants.items()
-            ),
-            "};",
+            *config_lines({"Scalar": _SCALARS[char]}, typed),
             "",
             "} // namespace cupygemm",
             "",

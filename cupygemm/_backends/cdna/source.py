@@ -6,7 +6,7 @@ from cupygemm._backends.cdna.arch import ARCHS
 from cupygemm._backends.cdna.config import DWORD_BYTES, GemmConfig
 from cupygemm._backends.cdna.mainloops import mainloop_of
 from cupygemm._backends.cdna.split import adds_to_result
-from cupygemm._backends.epilogue_source import cpp_bool, epilogue_lines
+from cupygemm._backends.config_source import config_lines, epilogue_lines, major_of
 from cupygemm._build.flatten import flatten
 from cupygemm._records.problem import GemmProblem
 
@@ -55,11 +55,11 @@ def config_text(problem: GemmProblem, config: GemmConfig, arch: str) -> str:
     if problem.epilogue is not None:
         types["Parts"] = "EpilogueParts"
     constants = {
-        "Major a_major": _major(problem.a_major),
-        "Major b_major": _major(problem.b_major),
-        "bool a_dword_aligned": cpp_bool(problem.a_align >= 4),
-        "bool b_dword_aligned": cpp_bool(problem.b_align >= 4),
-        "bool c_dword_aligned": cpp_bool(problem.c_align >= 4),
+        "Major a_major": major_of(problem.a_major),
+        "Major b_major": major_of(problem.b_major),
+        "bool a_dword_aligned": problem.a_align >= 4,
+        "bool b_dword_aligned": problem.b_align >= 4,
+        "bool c_dword_aligned": problem.c_align >= 4,
         "int tile_m": config.tile_m,
         "int tile_n": config.tile_n,
         "int tile_k": config.tile_k,
@@ -75,10 +75,10 @@ def config_text(problem: GemmProblem, config: GemmConfig, arch: str) -> str:
         "u32 group_m": config.group_m,
         "u32 num_xcds": num_xcds,
         "Partition partition": f"Partition::{config.partition}",
-        "bool atomic_parts": cpp_bool(config.atomic),
-        "bool adds_to_result": cpp_bool(adds_to_result(config, problem)),
-        "bool has_epilogue": cpp_bool(problem.epilogue is not None),
-        "bool block_scaled": cpp_bool(problem.block_scaled),
+        "bool atomic_parts": config.atomic,
+        "bool adds_to_result": adds_to_result(config, problem),
+        "bool has_epilogue": problem.epilogue is not None,
+        "bool block_scaled": problem.block_scaled,
     }
     lines = [
         f"// Configuration of this kernel, written by cupygemm for {arch}.",
@@ -87,10 +87,7 @@ def config_text(problem: GemmProblem, config: GemmConfig, arch: str) -> str:
         "namespace cupygemm {",
         "",
         *epilogue_lines(problem.epilogue, lambda source: source.align >= DWORD_BYTES),
-        "struct Config {",
-        *(f"    using {name} = {value};" for name, value in types.items()),
-        *(f"    static constexpr {name} = {value};" for name, value in constants.items()),
-        "};",
+        *config_lines(types, constants),
         "",
         f"template <class C> using Mainloop = {mainloop}<C>;",
         "",
@@ -98,7 +95,3 @@ def config_text(problem: GemmProblem, config: GemmConfig, arch: str) -> str:
         "",
     ]
     return "\n".join(lines)
-
-
-def _major(axis: str) -> str:
-    return "Major::k" if axis == "k" else "Major::row"

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from cupygemm._backends.epilogue_source import epilogue_lines
+from cupygemm._backends.config_source import config_lines, epilogue_lines, major_of
 from cupygemm._backends.hopper.config import HopperConfig, a_in_registers
 from cupygemm._backends.hopper.small_config import SmallConfig
 from cupygemm._build.flatten import flatten
@@ -96,21 +96,21 @@ def generate(
         "Accumulator": _accumulator(problem),
     }
     constants = _constants(config) | {
-        "Major a_major": _major(problem.a_major),
-        "Major b_major": _major(problem.b_major),
+        "Major a_major": major_of(problem.a_major),
+        "Major b_major": major_of(problem.b_major),
         "int operand_rank": rank,
         "int result_rank": 3 if sums_only else rank,
-        "bool tma_store": _bool(tma_store or sums_only),
-        "bool has_narrow_boxes": _bool(has_narrow_boxes(config, problem, out)),
-        "bool has_epilogue": _bool(fused),
+        "bool tma_store": tma_store or sums_only,
+        "bool has_narrow_boxes": has_narrow_boxes(config, problem, out),
+        "bool has_epilogue": fused,
         "u32 group_capacity": group_capacity,
-        "bool lower_triangle": _bool(lower_triangle),
-        "bool block_scaled": _bool(block_scales is not None),
-        "bool scale_per_column": _bool(block_scales is not None and block_scales.by_column),
-        "bool scales_each_step": _bool(block_scales is not None and block_scales.each_step),
-        "bool row_groups": _bool(row_groups is not None),
-        "bool groups_share_rows": _bool(row_groups == "shared"),
-        "bool by_sm": _bool(by_sm),
+        "bool lower_triangle": lower_triangle,
+        "bool block_scaled": block_scales is not None,
+        "bool scale_per_column": block_scales is not None and block_scales.by_column,
+        "bool scales_each_step": block_scales is not None and block_scales.each_step,
+        "bool row_groups": row_groups is not None,
+        "bool groups_share_rows": row_groups == "shared",
+        "bool by_sm": by_sm,
     }
     lines = epilogue_lines(problem.epilogue if fused else None, _takes_runs(problem, 2))
     return flatten(
@@ -147,7 +147,7 @@ def split_text(*, transposes: bool, num_terms: int, low_term: int) -> str:
         Which of three terms holds the low bits.
     """
     constants = {
-        "bool transposes": _bool(transposes),
+        "bool transposes": transposes,
         "u32 num_parts": num_terms,
         "u32 low_part": low_term,
     }
@@ -159,7 +159,7 @@ def mirror_text(itemsize: int, *, vectors: bool) -> str:
 
     With `vectors`, each thread moves 16 bytes of a row at a time, which the alignment must allow.
     """
-    config = _struct({"Element": f"u{8 * itemsize}"}, {"bool vectors": _bool(vectors)})
+    config = _struct({"Element": f"u{8 * itemsize}"}, {"bool vectors": vectors})
     return flatten("hopper/mirror.cu", {"config.cuh": config})
 
 
@@ -187,7 +187,7 @@ def _sums_config(problem: GemmProblem, *, vectors: bool) -> str:
     accumulator = "double" if problem.a_dtype == "f64" else "float"
     return _struct(
         {"ElementC": problem.out_dtype, "Accumulator": accumulator} | _epilogue_type(fused),
-        {"bool c_vectors": _bool(vectors), "bool has_epilogue": _bool(fused)},
+        {"bool c_vectors": vectors, "bool has_epilogue": fused},
         epilogue_lines(problem.epilogue, _takes_runs(problem, 4)),
     )
 
@@ -205,13 +205,13 @@ def _constants(config: HopperConfig) -> dict[str, object]:
         "u32 cluster_n": config.cluster_n,
         "u32 cluster_k": config.cluster_k,
         "u32 group_m": config.group_m,
-        "bool hilbert_order": _bool(config.raster == "hilbert"),
-        "bool split_k": _bool(config.split_k > 1),
-        "bool stream_k": _bool(config.stream_k > 0),
-        "bool promote": _bool(config.promote),
-        "bool mma_sync": _bool(config.mma_sync),
-        "bool transposed_c": _bool(config.transposed_c),
-        "bool ping_pong": _bool(config.ping_pong),
+        "bool hilbert_order": config.raster == "hilbert",
+        "bool split_k": config.split_k > 1,
+        "bool stream_k": config.stream_k > 0,
+        "bool promote": config.promote,
+        "bool mma_sync": config.mma_sync,
+        "bool transposed_c": config.transposed_c,
+        "bool ping_pong": config.ping_pong,
     }
 
 
@@ -233,8 +233,8 @@ def small_text(problem: GemmProblem, config: SmallConfig) -> str:
     }
     whole = (p.m, p.n, p.k % config.tile_k) == (config.tile_m, config.tile_n, 0)
     constants = {
-        "Major a_major": _major(p.a_major),
-        "Major b_major": _major(p.b_major),
+        "Major a_major": major_of(p.a_major),
+        "Major b_major": major_of(p.b_major),
         "u32 tile_m": config.tile_m,
         "u32 tile_n": config.tile_n,
         "u32 tile_k": config.tile_k,
@@ -244,11 +244,11 @@ def small_text(problem: GemmProblem, config: SmallConfig) -> str:
         "u32 num_stages": config.num_stages,
         "u32 a_vector_bytes": max(size, p.a_align),
         "u32 b_vector_bytes": max(size, p.b_align),
-        "bool whole": _bool(whole),
-        "bool several_axes": _bool(len(p.batch) > 1),
-        "bool c_vectors": _bool(p.c_align >= min(16, 4 * out_size)),
-        "bool c_direct": _bool(is_direct),
-        "bool has_epilogue": _bool(fused),
+        "bool whole": whole,
+        "bool several_axes": len(p.batch) > 1,
+        "bool c_vectors": p.c_align >= min(16, 4 * out_size),
+        "bool c_direct": is_direct,
+        "bool has_epilogue": fused,
     }
     lines = epilogue_lines(p.epilogue, _takes_runs(p, 4))
     return flatten(
@@ -322,10 +322,7 @@ def _struct(
         "namespace cupygemm {",
         "",
         *before,
-        "struct Config {",
-        *(f"    using {name} = {value};" for name, value in types.items()),
-        *(f"    static constexpr {name} = {value};" for name, value in constants.items()),
-        "};",
+        *config_lines(types, constants),
         "",
         "} // namespace cupygemm",
         "",
@@ -346,11 +343,3 @@ def parts_dtype(problem: GemmProblem) -> DType:
 
 def _accumulator(problem: GemmProblem) -> str:
     return {"i8": "i32", "f64": "double"}.get(problem.a_dtype, "float")
-
-
-def _major(axis: str) -> str:
-    return "Major::k" if axis == "k" else "Major::row"
-
-
-def _bool(value: bool) -> str:
-    return "true" if value else "false"

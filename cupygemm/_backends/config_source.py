@@ -1,10 +1,37 @@
-"""The part of a kernel's generated configuration that describes its epilogue."""
+"""The generated configuration of a kernel: ``struct Config`` and ``struct EpilogueParts``."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from cupygemm._records.problem import Epilogue, Source
+
+
+def config_lines(types: Mapping[str, str], constants: Mapping[str, object]) -> list[str]:
+    """Return the lines of ``struct Config``.
+
+    Parameters
+    ----------
+    types : mapping of str to str
+        Its types by name.
+    constants : mapping of str to object
+        Its constants by type and name, such as ``"bool split_k"``.
+    """
+    values = {
+        name: _bool(bool(value)) if name.startswith("bool ") else value
+        for name, value in constants.items()
+    }
+    return [
+        "struct Config {",
+        *(f"    using {name} = {value};" for name, value in types.items()),
+        *(f"    static constexpr {name} = {value};" for name, value in values.items()),
+        "};",
+    ]
+
+
+def major_of(axis: str) -> str:
+    """Return the C++ name of the axis along which an operand's elements are adjacent."""
+    return "Major::k" if axis == "k" else "Major::row"
 
 
 def epilogue_lines(epilogue: Epilogue | None, takes_vectors: Callable[[Source], bool]) -> list[str]:
@@ -25,13 +52,13 @@ def epilogue_lines(epilogue: Epilogue | None, takes_vectors: Callable[[Source], 
     for name, option in types.items():
         source, text = epilogue.sources.get(option), "NoSource"
         if source is not None:
-            vectors = cpp_bool(source.along in ("column", "matrix") and takes_vectors(source))
+            vectors = _bool(source.along in ("column", "matrix") and takes_vectors(source))
             text = f"Source<{source.dtype}, Along::{source.along}, {vectors}>"
         lines.append(f"    using {name} = {text};")
     lines += [
-        f"    static constexpr bool alpha = {cpp_bool(epilogue.alpha)};",
-        f"    static constexpr bool scale = {cpp_bool(epilogue.scale)};",
-        f"    static constexpr bool clamp = {cpp_bool(epilogue.clamp)};",
+        f"    static constexpr bool alpha = {_bool(epilogue.alpha)};",
+        f"    static constexpr bool scale = {_bool(epilogue.scale)};",
+        f"    static constexpr bool clamp = {_bool(epilogue.clamp)};",
         f"    using Activation = {_activation_type(epilogue.activation)};",
         "};",
         "",
@@ -66,6 +93,5 @@ def _activation_type(activation: str | None) -> str:
     return f"typename DefinedActivation<activations::{activation}>::Type"
 
 
-def cpp_bool(value: bool) -> str:
-    """Return a truth value in C++."""
+def _bool(value: bool) -> str:
     return "true" if value else "false"
