@@ -25,7 +25,7 @@ from cupygemm.emulator.units.operands import source
 from cupygemm.emulator.units.vector import dpp
 from cupygemm.emulator.waves.state import Group
 
-NEVER, IF_PARTIAL, ALWAYS, IF_ZERO, IF_INFINITE = range(5)  # as in native/loop.h
+NEVER, IF_PARTIAL, ANYHOW, IF_ZERO, IF_INFINITE = range(5)  # as in native/loop.h
 
 # With 0 as src0, these give src1, or the third operand.
 _ADDS_NOTHING = ("v_add", "v_subrev", "v_or_", "v_xor_", "v_max_u", "v_mac_", "v_fmac_")
@@ -34,7 +34,7 @@ _ADDS_NOTHING = ("v_add", "v_subrev", "v_or_", "v_xor_", "v_max_u", "v_mac_", "v
 def looked_at(inst: Instruction) -> int:
     """Return when an instruction is examined although none of its registers is undefined."""
     if is_marker(inst):
-        return ALWAYS
+        return ANYHOW
     if is_of_32_bits(inst):
         return IF_ZERO
     if is_of_64_bits(inst):

@@ -197,7 +197,7 @@ def _take(
     """Mark what comes from lanes that are off, nowhere or x / 0; return whether any does."""
     state, check = group.state, "inactive_lanes"
     off, origin = group.mask, origin_of_marker(state.current_pc)
-    if looked_at == lanes.ALWAYS:
+    if looked_at == lanes.ANYHOW:
         check = "uninitialised"
         marks.note_index(group, inst.src[0].index)
     elif looked_at in (lanes.IF_ZERO, lanes.IF_INFINITE):
