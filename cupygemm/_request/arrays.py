@@ -93,16 +93,17 @@ def as_arrays(function: str, **arrays: Any) -> list[Array]:
     ValueError
         They are on different devices.
     """
-    found = [
-        as_array(function, name, array)
-        for name, array in arrays.items()
-        if array is not None or name != "out"
-    ]
+    lacks_out = "out" in arrays and arrays["out"] is None
+    if lacks_out:
+        del arrays["out"]
+    found = [as_array(function, name, array) for name, array in arrays.items()]
     index = found[0].data.device_id
     for array in found:
         if array.data.device_id != index:
-            one_device(function, dict(zip(arrays, found, strict=False)))
-    return found if len(found) == len(arrays) else [*found, None]
+            one_device(function, dict(zip(arrays, found, strict=True)))
+    if lacks_out:
+        found.append(None)
+    return found
 
 
 def one_device(function: str, arrays: dict[str, Array]) -> None:
