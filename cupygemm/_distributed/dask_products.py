@@ -31,7 +31,7 @@ from numpy.typing import DTypeLike
 from cupygemm._distributed import chunk_products
 from cupygemm._distributed.chunk_products import ChunkCall
 from cupygemm._distributed.sums import type_of_sums
-from cupygemm._products.products import tensordot_axes
+from cupygemm._products.products import tensordot_labels
 from cupygemm._products.subscripts import split_call
 from cupygemm._records.formats import container, operand_dtype, parse_dtype
 from cupygemm._records.shapes import ProductShape
@@ -98,20 +98,7 @@ def matmul(
 def tensordot(a: Any, b: Any, axes: Any = 2) -> Array:
     """Return ``cupygemm.tensordot(a, b, axes)`` of Dask arrays, as a Dask array."""
     a, b = _chunked("tensordot", "a", a), _chunked("tensordot", "b", b)
-    axes_a, axes_b = tensordot_axes(axes, a.ndim, b.ndim)
-    pairs = list(zip(axes_a, axes_b, strict=True))
-    for i, j in pairs:
-        if a.shape[i] != b.shape[j]:
-            raise ValueError(
-                f"tensordot: axis {i} of a, shape {a.shape}, and axis {j} of b, shape {b.shape}, "
-                "have different extents"
-            )
-    labels_a = list(range(a.ndim))
-    labels_b = list(range(a.ndim, a.ndim + b.ndim))
-    for i, j in pairs:
-        labels_b[j] = labels_a[i]
-    summed = {i for i, _ in pairs}
-    kept = [i for i in labels_a if i not in summed] + [j for j in labels_b if j >= a.ndim]
+    labels_a, labels_b, kept = tensordot_labels(axes, a.shape, b.shape)
     return _contracted("tensordot", (a, b), (labels_a, labels_b), kept)
 
 

@@ -257,26 +257,8 @@ def tensordot(a: Any, b: Any, axes: Any = 2, *, stream: Any = None) -> Array:
     if chunked is not None:
         return chunked.tensordot(a, b, axes)
     a, b = as_arrays("tensordot", a=a, b=b)
-    axes_a, axes_b = tensordot_axes(axes, a.ndim, b.ndim)
-    for x, y in zip(axes_a, axes_b, strict=True):
-        if a.shape[x] != b.shape[y]:
-            raise ValueError(
-                f"tensordot: the extents differ: axis {x} of a, shape {a.shape}, "
-                f"and axis {y} of b, shape {b.shape}"
-            )
-    labels_a = list(range(a.ndim))
-    labels_b = list(range(a.ndim, a.ndim + b.ndim))
-    for x, y in zip(axes_a, axes_b, strict=True):
-        labels_b[y] = labels_a[x]
-    kept_a = [label for axis, label in enumerate(labels_a) if axis not in axes_a]
-    kept_b = [label for axis, label in enumerate(labels_b) if axis not in axes_b]
-    return contract(
-        a,
-        b,
-        labels1=tuple(labels_a),
-        labels2=tuple(labels_b),
-        labels_out=(*kept_a, *kept_b),
-    )
+    labels_a, labels_b, kept = tensordot_labels(axes, a.shape, b.shape)
+    return contract(a, b, labels1=tuple(labels_a), labels2=tuple(labels_b), labels_out=tuple(kept))
 
 
 def _labels(a: Array, b: Array) -> tuple[tuple[str, ...], range, range]:
@@ -327,7 +309,34 @@ def _require_exact(out: Array, function: str, shape: tuple[int, ...], dtype: np.
         )
 
 
-def tensordot_axes(axes: Any, ndim_a: int, ndim_b: int) -> tuple[list[int], list[int]]:
+def tensordot_labels(
+    axes: Any, shape_a: tuple[int, ...], shape_b: tuple[int, ...]
+) -> tuple[list[int], list[int], list[int]]:
+    """Return the labels of the axes of both operands of `tensordot`, and those of the result.
+
+    Raises
+    ------
+    ValueError
+        As for `tensordot`.
+    TypeError
+        The argument ``axes`` is neither a number nor a pair.
+    """
+    axes_a, axes_b = _tensordot_axes(axes, len(shape_a), len(shape_b))
+    labels_a = list(range(len(shape_a)))
+    labels_b = list(range(len(shape_a), len(shape_a) + len(shape_b)))
+    kept_a = [label for axis, label in enumerate(labels_a) if axis not in axes_a]
+    kept_b = [label for axis, label in enumerate(labels_b) if axis not in axes_b]
+    for x, y in zip(axes_a, axes_b, strict=True):
+        if shape_a[x] != shape_b[y]:
+            raise ValueError(
+                f"tensordot: the extents differ: axis {x} of a, shape {shape_a}, "
+                f"and axis {y} of b, shape {shape_b}"
+            )
+        labels_b[y] = labels_a[x]
+    return labels_a, labels_b, [*kept_a, *kept_b]
+
+
+def _tensordot_axes(axes: Any, ndim_a: int, ndim_b: int) -> tuple[list[int], list[int]]:
     """Return the contracted axes of both operands as non-negative numbers."""
     if isinstance(axes, SupportsIndex):
         count = operator.index(axes)
