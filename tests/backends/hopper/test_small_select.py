@@ -58,6 +58,24 @@ def test_larger_products_have_other_kernels(dtype, m, n, k, batch):
     assert best.cycles >= other_cycles(asked, ARCH)
 
 
+@pytest.mark.parametrize(
+    ("m", "n", "k", "batch", "is_small"),
+    [  # microseconds of the small kernel and of the other on an H200 (measured, 2026-11-29)
+        (1024, 1024, 64, 64, False),  # 64.5, 44.0: the results take as long as the operands
+        (136, 80, 136, 36, False),  # 6.7, 2.7
+        (128, 128, 64, 512, False),  # 10.5, 6.9
+        (32, 32, 1360, 863, False),  # 78.3, 38.6: no copy is in flight during a product
+        (100, 100, 100, 1000, True),  # 34.8, 54.2: the other copies rows of 200 bytes first
+        (160, 116, 32, 1309, True),  # 45.4, 87.0
+        (64, 64, 64, 4096, True),  # 26.7, 37.5
+    ],
+)
+def test_what_a_batch_stores_and_copies_counts(m, n, k, batch, is_small):
+    asked = Product((batch, m, n, k), np.dtype("f2"), None, "NN").request
+    found = select_small(HopperBackend(ARCH).problem(asked), ARCH)
+    assert (found is not None) == is_small
+
+
 def test_objections():
     config = SMALL_CONFIGS["f32"][0]
     assert "no kernel for small" in check_small(config, problem("i8", 16, 16, 16, 9))

@@ -6,7 +6,8 @@ its speed, and for batches of matrices that are not small. cuBLAS has smaller ti
 fewer SMs idle in a small product, and is faster for the largest products. This library always
 computes products with an epilogue, which costs little.
 
-cuBLAS's time is that of the busiest SM, for the best of its tiles and parts of k.
+cuBLAS's time is that of the busiest SM, for the best of its tiles and parts of k. It is fitted to
+the fastest of cuBLASLt's algorithms, since `cublaslt.select` finds one that is hardly slower.
 """
 
 from __future__ import annotations
@@ -21,16 +22,21 @@ from cupygemm._backends.hopper.cost.constants import FP64
 from cupygemm._backends.hopper.cost.memory import memory_cycles
 from cupygemm._backends.hopper.cost.parameters import Fp64Constants
 from cupygemm._backends.hopper.cost.shapes import shapes_of
+from cupygemm._records.dtypes import ITEMSIZE
 from cupygemm._records.problem import GemmProblem
 
 POWER = 0.12
 """Share by which our kernels exceed their modelled time in long products, unlike cuBLAS's.
 
-Measured on an H200, driver 580.159.04, on 2026-11-23.
+Measured on H200s, driver 580.159.04, on 2026-11-23 and 2026-11-29.
 """
-_SHORT, _LONG = 2e10, 1.4e11  # arithmetic operations
-_ROUND, _SPLIT = 2000.0, 6000.0  # cycles of a round of tiles without products, and of a sum
-_ALONE = 0.93  # of the rate of an SM's tensor cores, with a single tile
+_SHORT, _LONG = 5e9, 1.4e11  # arithmetic operations
+# Fitted to the fastest algorithm of 289 products (measured, H200, driver 580.159.04, 2026-11-29):
+_START = 1250.0  # cycles of a launch besides `Fp64Constants.launch`
+_ROUND, _STORE = 1415.0, 0.178  # cycles of a tile besides its products, and of each of its results
+_SPLIT, _PART_BYTES = 6900.0, 2400.0  # cycles of adding parts of k, and their bytes in a cycle
+_ALONE = 0.71  # of the rate of an SM's tensor cores, with a single tile
+_MEMORY = 1.4  # times the modelled time of the memory
 _LEAST_PART = 128  # of k
 _TILES = np.array(
     [
@@ -68,19 +74,19 @@ def require(problem: GemmProblem, selection: HopperSelection, arch: HopperArch) 
 def cublas_cycles(problem: GemmProblem, arch: HopperArch, constants: Fp64Constants = FP64) -> float:
     """Return cuBLAS's modelled cycles for a product of fp64."""
     rate = constants.fma_per_clock_of_batches if problem.batch else constants.fma_per_clock
-    if min(problem.a_align, problem.b_align) < TMA_BYTES:
+    if min(problem.a_align, problem.b_align, problem.c_align) < TMA_BYTES:
         rate /= constants.unaligned
-    busiest = problem.flops / 2 / (rate * arch.num_sms)
-    if not problem.batch:
-        tiles_m, tiles_n, splits = _TILES
-        tiles = np.ceil(problem.m / tiles_m) * np.ceil(problem.n / tiles_n)
-        rounds = np.ceil(tiles * splits / arch.num_sms)
-        steps = np.ceil(problem.k / splits)
-        alone = np.where(rounds == 1, _ALONE, 1.0)
-        cycles = rounds * (tiles_m * tiles_n * steps / (rate * alone) + _ROUND)
-        cycles += np.where(splits > 1, _SPLIT, 0.0)
-        busiest = float(cycles[steps >= np.minimum(problem.k, _LEAST_PART)].min())
-    return constants.launch + max(busiest, float(memory_cycles(shapes_of(problem))))
+    tiles_m, tiles_n, splits = _TILES
+    tiles = np.ceil(problem.m / tiles_m) * np.ceil(problem.n / tiles_n) * problem.num_batches
+    rounds = np.ceil(tiles * splits / arch.num_sms)
+    steps, area = np.ceil(problem.k / splits), tiles_m * tiles_n
+    alone = np.where(rounds == 1, _ALONE, 1.0)
+    cycles = rounds * (area * steps / (rate * alone) + _ROUND + area * _STORE)
+    part_bytes = 2.0 * ITEMSIZE["f64"] * problem.m * problem.n * problem.num_batches
+    cycles += np.where(splits > 1, _SPLIT + splits * part_bytes / _PART_BYTES, 0.0)
+    busiest = float(cycles[steps >= np.minimum(problem.k, _LEAST_PART)].min())
+    memory = _MEMORY * float(memory_cycles(shapes_of(problem)))
+    return constants.launch + _START + max(busiest, memory)
 
 
 def _long(problem: GemmProblem) -> float:

@@ -1,7 +1,8 @@
 """The constants of the cost model of batches of small matrices.
 
 They are derived from times of 4096 products of 16 to 128 rows, columns and k, measured on an H200
-(driver 580.159.04) on 2026-11-23.
+(driver 580.159.04) on 2026-11-23, and those of stores, of further slabs, and of other kernels' copies
+from 122 batches of 16 to 4096 rows on 2026-11-29.
 """
 
 from __future__ import annotations
@@ -30,12 +31,22 @@ class SmallConstants:
         Bytes that an SM copies to shared memory per cycle.
     of_vector : mapping of int to float
         Factor of that time, by the bytes of one copy.
+    store_bytes : mapping of int to float
+        Bytes of results that an SM stores per cycle, by the bytes of an element.
+    further_slabs : float
+        Share of the time of the copies of all slabs but the first that is lost with two stages.
     issue : float
         Cycles of an SM for the instructions of a warp for one slab, without products.
     memory, memory_of_others : float
         Factors of the time of the memory, for this kernel and for others.
     tile_of_others : float
         The fewest cycles of an SM for a tile of another kernel.
+    copy_launch, copy_bytes : float
+        Cycles of a launch that copies operands which TMA cannot read, and the bytes that it reads
+        and writes per cycle of the GPU.
+    direct_bytes : float
+        Bytes of results that other kernels store without TMA per cycle of the GPU, besides the time
+        of stores by TMA.
     batches_of_f32 : float
         Factor by which cuBLAS's batches of fp32 take longer if an extent is 128 or less.
     """
@@ -47,10 +58,15 @@ class SmallConstants:
     fma_per_clock: Mapping[str, float]
     load_bytes: float
     of_vector: Mapping[int, float]
+    store_bytes: Mapping[int, float]
+    further_slabs: float
     issue: float
     memory: float
     memory_of_others: float
     tile_of_others: float
+    copy_launch: float
+    copy_bytes: float
+    direct_bytes: float
     batches_of_f32: float
 
 
@@ -62,9 +78,14 @@ SMALL = SmallConstants(
     fma_per_clock={"bf16": 500.0, "f16": 500.0, "f32": 80.0, "f64": 78.0},
     load_bytes=18.0,
     of_vector={16: 1.0, 8: 1.5, 4: 2.5, 2: 6.0},
+    store_bytes={2: 18.0, 4: 24.0, 8: 26.0},
+    further_slabs=0.3,
     issue=60.0,
     memory=1.22,
     memory_of_others=1.28,
     tile_of_others=1000.0,
+    copy_launch=2500.0,
+    copy_bytes=2400.0,
+    direct_bytes=700.0,
     batches_of_f32=0.45,
 )

@@ -13,9 +13,9 @@ from types import MappingProxyType
 
 from cupygemm._backends.config_table import ConfigTable
 from cupygemm._backends.hopper.choice import tf32x3
-from cupygemm._backends.hopper.choice.fp64 import copy_cycles, cublas_cycles
+from cupygemm._backends.hopper.choice.fp64 import cublas_cycles
 from cupygemm._backends.hopper.choice.select import select
-from cupygemm._backends.hopper.config import HopperArch
+from cupygemm._backends.hopper.config import TMA_BYTES, HopperArch
 from cupygemm._backends.hopper.cost.memory import memory_cycles
 from cupygemm._backends.hopper.cost.shapes import shapes_of
 from cupygemm._backends.hopper.small.constants import SMALL, SmallConstants
@@ -111,10 +111,14 @@ def small_cycles(
     for extent, alignment in ((config.tile_m, problem.a_align), (config.tile_n, problem.b_align)):
         vector = min(16, max(size, alignment))
         loads += work * extent * config.tile_k * size * constants.of_vector[vector]
-    loads /= constants.load_bytes
+    late = constants.further_slabs / max(1, config.num_stages - 1)
+    moved = loads * (1 + late * (slabs - 1) / slabs) / constants.load_bytes
+    out_size = ITEMSIZE[problem.out_dtype]
+    stored = units / arch.num_sms * config.tile_m * config.tile_n * out_size
+    moved += stored / constants.store_bytes[out_size]
     issue = work * warps * constants.issue
     memory = constants.memory * float(memory_cycles(shapes_of(problem)))
-    return constants.launch + max(memory, work * of_slab, loads, issue, latency)
+    return constants.launch + max(memory, work * of_slab, moved, issue, latency)
 
 
 def other_cycles(
@@ -130,17 +134,30 @@ def other_cycles(
             least = min(problem.m, problem.n, problem.k)
             cycles *= 1 + constants.batches_of_f32 * min(1.0, 128 / least)
     else:
-        selection = select(problem, arch)
-        cycles = selection.cycles
-        if problem.a_dtype == "f64":
-            cycles += copy_cycles(problem)
-            if problem.epilogue is None:
-                cycles = min(cycles, cublas_cycles(problem, arch))
+        cycles = select(problem, arch).cycles + _unaligned_cycles(problem, constants)
+        if problem.a_dtype == "f64" and problem.epilogue is None:
+            cycles = min(cycles, cublas_cycles(problem, arch))
     if problem.num_batches == 1:
         return cycles
     memory = constants.memory_of_others * float(memory_cycles(shapes_of(problem)))
     tiles = problem.num_batches * -(-problem.m // 128) * -(-problem.n // 128)
-    return constants.launch + max(cycles, memory, tiles * constants.tile_of_others / arch.num_sms)
+    least = max(memory, tiles * constants.tile_of_others / arch.num_sms)
+    return max(cycles, constants.launch + least)
+
+
+def _unaligned_cycles(problem: GemmProblem, constants: SmallConstants) -> float:
+    """Return the modelled cycles of what other kernels do if TMA cannot read or write rows."""
+    size, out_size = ITEMSIZE[problem.a_dtype], ITEMSIZE[problem.out_dtype]
+    rows = problem.m if problem.a_align < TMA_BYTES else 0
+    rows += problem.n if problem.b_align < TMA_BYTES else 0
+    cycles = 0.0
+    if rows:
+        copied = 2.0 * size * rows * problem.k * problem.num_batches
+        cycles += constants.copy_launch + copied / constants.copy_bytes
+    if problem.c_align < TMA_BYTES or problem.n * out_size % TMA_BYTES:
+        stored = float(out_size) * problem.m * problem.n * problem.num_batches
+        cycles += stored / constants.direct_bytes
+    return cycles
 
 
 @dataclass(frozen=True)
