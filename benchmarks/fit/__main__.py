@@ -24,7 +24,7 @@ from benchmarks.fit.sweep import FIRST, OTHERS, Kernels, dry_run, sweep
 from cupygemm._backends.hopper.cost.correction import FEATURES
 
 if TYPE_CHECKING:
-    from cupygemm._backends.hopper.cost.correction import Network
+    from cupygemm._backends.network import Network
 
 DATA = Path(__file__).parent / "data"
 

@@ -17,6 +17,8 @@ DTYPES: dict[str, np.dtype[Any]] = {
     "tf32": np.dtype(np.float32),
     "tf32x3": np.dtype(np.float32),
     "f64": np.dtype(np.float64),
+    "c64": np.dtype(np.complex64),
+    "c128": np.dtype(np.complex128),
     "i8": np.dtype(np.int8),
     "i32": np.dtype(np.int32),
     "e4m3fn": np.dtype(ml_dtypes.float8_e4m3fn),

@@ -28,9 +28,10 @@ from benchmarks.fit.fitting import COLD, Row
 from benchmarks.fit.hopper import Columns, Subject, columns_of_subjects
 from benchmarks.fit.samples import Product
 from cupygemm._backends.hopper.config import HopperArch
-from cupygemm._backends.hopper.cost.correction import FEATURES, Network, cost_features, features
+from cupygemm._backends.hopper.cost.correction import FEATURES, cost_features, features
 from cupygemm._backends.hopper.cost.model import costs, pieces
 from cupygemm._backends.hopper.cost.parameters import KernelConstants
+from cupygemm._backends.network import Network
 
 LEAST_GAIN = 1e-3
 """By how much less the regret of new weights must be, for them to be written."""
@@ -110,30 +111,46 @@ def train(
     `only`, no weights but its own change.
     """
     table = table_of(fitting.split(rows)[0], constants)
+    free = None if only is None else _weights_of(only)
+    return train_table(table, steps=steps, seed=seed, first=first, free=free)
+
+
+def train_table(
+    table: Table,
+    *,
+    steps: int,
+    seed: int = 0,
+    hidden: int = HIDDEN,
+    first: Network | None = None,
+    free: NDArray[np.bool_] | None = None,
+) -> Network:
+    """Train a network on a table, with as many `hidden` units unless it starts from `first`.
+
+    Without `free`, all weights change, and otherwise those of the packed ones that it tells.
+    """
     if first is None:
         mean, deviation = table.features.mean(0), table.features.std(0) + 1e-3
     else:
         mean, deviation = first.mean, first.deviation
     inputs = (table.features - mean) / deviation
-    start = _random(seed) if first is None else _packed(first)
-    count, loss = len(FEATURES), _Loss(table, inputs)
-    free = np.ones(len(start), bool) if only is None else _weights_of(only, len(start))
+    count, loss = inputs.shape[1], _Loss(table, inputs)
+    start = _random(seed, count, hidden) if first is None else _packed(first)
+    changing = np.ones(len(start), bool) if free is None else free
 
     def loss_of_free(weights: Array) -> tuple[float, Array]:
-        value, slope = loss(_changed(start, free, weights))
-        return value, slope[free]
+        value, slope = loss(_changed(start, changing, weights))
+        return value, slope[changing]
 
     options = {"maxiter": steps, "maxcor": 20}
-    found = minimize(loss_of_free, start[free], jac=True, method="L-BFGS-B", options=options)
-    weights = _changed(start, free, found.x)
-    hidden, hidden_bias, out, bias = _unpacked(weights, count)
-    return Network(mean, deviation, hidden, hidden_bias, out, float(bias))
+    found = minimize(loss_of_free, start[changing], jac=True, method="L-BFGS-B", options=options)
+    *layers, bias = _unpacked(_changed(start, changing, found.x), count)
+    return Network(mean, deviation, *layers, float(bias))
 
 
-def _weights_of(feature: str, count: int) -> NDArray[np.bool_]:
-    """Return which of `count` packed weights are those of a feature to the hidden units."""
+def _weights_of(feature: str) -> NDArray[np.bool_]:
+    """Return which of the packed weights are those of a feature to the hidden units."""
     row = FEATURES.index(feature)
-    found = np.zeros(count, bool)
+    found = np.zeros((len(FEATURES) + 2) * HIDDEN + 1, bool)
     found[HIDDEN * row : HIDDEN * (row + 1)] = True
     return found
 
@@ -180,14 +197,14 @@ def parts(network: Network) -> list[Network]:
     ]
 
 
-def _random(seed: int) -> Array:
-    """Return random weights."""
-    rng, count = np.random.default_rng(seed), len(FEATURES)
+def _random(seed: int, count: int, hidden: int) -> Array:
+    """Return random weights for `count` features and `hidden` units."""
+    rng = np.random.default_rng(seed)
     return np.concatenate(
         [
-            rng.standard_normal(count * HIDDEN) * 0.5 / np.sqrt(count),
-            np.zeros(HIDDEN),
-            rng.standard_normal(HIDDEN) * 0.02,
+            rng.standard_normal(count * hidden) * 0.5 / np.sqrt(count),
+            np.zeros(hidden),
+            rng.standard_normal(hidden) * 0.02,
             np.zeros(1),
         ]
     )
@@ -200,9 +217,9 @@ def _packed(network: Network) -> Array:
 
 
 def _unpacked(weights: Array, count: int) -> tuple[Array, Array, Array, Array]:
-    ends = np.cumsum([count * HIDDEN, HIDDEN, HIDDEN])
-    hidden, hidden_bias, out, bias = np.split(weights, ends)
-    return hidden.reshape(count, HIDDEN), hidden_bias, out, bias[0]
+    units = (len(weights) - 1) // (count + 2)
+    hidden, hidden_bias, out, bias = np.split(weights, np.cumsum([count * units, units, units]))
+    return hidden.reshape(count, units), hidden_bias, out, bias[0]
 
 
 class _Loss:

@@ -154,7 +154,7 @@ def test_times_of_cublas_and_of_copies_are_fitted():
             file.samples.append(Sample(product, timings, vendor))
         rows = hopper.rows_of_vendor(file, operands)
         fitted = fitting.fit(present, rows, hopper.predictor_of_vendor(model))
-        assert fitting.flatten(fitted) == pytest.approx(fitting.flatten(true), rel=0.03)
+        assert fitting.flatten(fitted) == pytest.approx(fitting.flatten(true), rel=0.05)
 
 
 def test_the_choice_between_our_kernels_and_cublas(tmp_path):

@@ -1,7 +1,7 @@
 """The backend of cuBLASLt: fp32, fp64, complex64 and complex128 on NVIDIA GPUs.
 
 `cupy.matmul` uses the algorithm that cuBLAS prefers, and cannot be captured into a CUDA graph. This
-backend ranks the algorithms that the library offers by its own model, `tune` can measure them, and
+backend ranks the algorithms that the library offers by a model, `tune` can measure them, and
 calls can be captured.
 """
 
@@ -91,7 +91,7 @@ class CublasLtBackend(NoExtras):
         placement = place(_unrounded(request), row_bytes=1)
         stack = stack_of(placement.layout)
         product = describe(placement.layout, stack, self._device.index)
-        return ranked(product)
+        return ranked(product, placement.layout.problem, self._device)
 
     def compile(self, request: Request, config: Any = None, *, reason: str = "") -> Compiled:
         """Choose the algorithm; nothing is compiled."""
@@ -100,7 +100,7 @@ class CublasLtBackend(NoExtras):
         stack = stack_of(placement.layout)
         product = describe(placement.layout, stack, self._device.index)
         if config is None:
-            best = ranked(product)[0]
+            best = ranked(product, problem, self._device)[0]
             config, algorithm = best.config, best.algorithm
         else:
             algorithm = algorithm_of(config, product)

@@ -6,10 +6,14 @@ from dataclasses import dataclass
 
 from cupygemm._backends.cublaslt.algorithm import LtConfig, config_of
 from cupygemm._backends.cublaslt.library import HeuristicResult, LtProduct
+from cupygemm._backends.cublaslt.model import knows, modelled_cycles
+from cupygemm._backends.protocol import DeviceProperties
+from cupygemm._records.problem import GemmProblem
 
 MOST_ALGORITHMS = 16
 WORKSPACE_BYTES = 32 << 20
 """The most memory that an algorithm may use."""
+_HOPPER = 9  # the major compute capability
 
 
 @dataclass(frozen=True)
@@ -20,6 +24,7 @@ class LtCandidate:
     ----------
     config : LtConfig
     cycles : float
+        Modelled, or its number in the order of the heuristics if the model lacks the product.
     algorithm : HeuristicResult
     """
 
@@ -28,10 +33,16 @@ class LtCandidate:
     algorithm: HeuristicResult
 
 
-def ranked(product: LtProduct) -> tuple[LtCandidate, ...]:
+def ranked(
+    product: LtProduct, problem: GemmProblem, device: DeviceProperties
+) -> tuple[LtCandidate, ...]:
     """Return the algorithms for a product, the cheapest first."""
     found = product.algorithms(MOST_ALGORITHMS, workspace_bytes=WORKSPACE_BYTES)
-    return tuple(
-        LtCandidate(config_of(each.algorithm), float(number), each)
-        for number, each in enumerate(found)
-    )
+    configs = [config_of(each.algorithm) for each in found]
+    costs = [float(number) for number in range(len(found))]
+    if device.values.get("major") == _HOPPER and knows(problem) and found:
+        waves = [each.waves for each in found]
+        num_sms = device.values["multiProcessorCount"]
+        costs = modelled_cycles(problem, configs, waves, num_sms).tolist()
+    candidates = map(LtCandidate, configs, costs, found)
+    return tuple(sorted(candidates, key=lambda candidate: candidate.cycles))

@@ -20,10 +20,11 @@ from cupygemm._backends.hopper.choice.configurations import configs_for_product,
 from cupygemm._backends.hopper.choice.orientation import as_computed
 from cupygemm._backends.hopper.choice.tile_rows import WIDTH_STEP
 from cupygemm._backends.hopper.config import HopperArch, HopperConfig, step_group
-from cupygemm._backends.hopper.cost.correction import Features, config_features
+from cupygemm._backends.hopper.cost.correction import config_features
 from cupygemm._backends.hopper.cost.fixed import FixedCosts, fixed_costs
 from cupygemm._backends.hopper.cost.model import Tiles, clusters_on, tiles_of
 from cupygemm._backends.hopper.cost.shapes import ConfigColumns, Shapes, either, entries, shapes_of
+from cupygemm._backends.network import Features
 from cupygemm._records.problem import Epilogue, GemmProblem
 
 _PART_STEPS = 4  # the fewest steps of a part of k

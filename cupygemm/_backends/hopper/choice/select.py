@@ -30,7 +30,6 @@ from cupygemm._backends.hopper.choice.orientation import as_computed
 from cupygemm._backends.hopper.config import RASTERS, HopperArch, HopperConfig
 from cupygemm._backends.hopper.cost.constants import KERNELS
 from cupygemm._backends.hopper.cost.correction import (
-    Features,
     cost_features,
     features,
     network,
@@ -44,6 +43,7 @@ from cupygemm._backends.hopper.cost.shapes import (
     entries,
     shapes_of,
 )
+from cupygemm._backends.network import Features
 from cupygemm._records.problem import GemmProblem
 
 _FAR = 1.3  # times the least modelled cycles

@@ -1,7 +1,7 @@
 """A small network that corrects the cost model; it is trained on measured times of kernels.
 
 The cost model knows the bottleneck of a kernel, but not how its parts interact, for example how
-well a ring of few stages hides the latency of a cluster. The network has one hidden layer. Its
+well a ring of few stages hides the latency of a cluster. The network's
 inputs are properties of a kernel and of its product (`FEATURES`), and its output is the logarithm
 of a factor for the modelled cycles. ``python -m benchmarks.fit hopper`` trains it on measured times
 and writes the weights to ``correction.json``; a quarter of the products is held out for validation.
@@ -10,23 +10,18 @@ and writes the weights to ``correction.json``; a quarter of the products is held
 from __future__ import annotations
 
 import functools
-import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cupygemm._backends.hopper.config import SLAB_BYTES, HopperArch
 from cupygemm._backends.hopper.cost.model import Cost, Pieces
 from cupygemm._backends.hopper.cost.shapes import ConfigColumns, Number, Rows, Shapes, entries
+from cupygemm._backends.network import Features, Network, read_network, written_network
 
-Matrix = NDArray[np.float64]
-Features = NDArray[np.float32]
-_ROWS = 48  # at a time: for larger products BLAS would wake other cores, which takes longer
 PATH = Path(__file__).with_name("correction.json")
 """The file of the weights."""
 OF_CONFIGS = (
@@ -81,79 +76,6 @@ FEATURES = (
 """All inputs of the network; the last ones differ between warm and cold operands."""
 
 
-@dataclass(frozen=True, eq=False)
-class Network:
-    """The weights of the network.
-
-    Attributes
-    ----------
-    mean, deviation : numpy.ndarray
-        Mean and standard deviation of each feature, (features,).
-    hidden, hidden_bias : numpy.ndarray
-        (features, units) and (units,), in float32, which takes less time.
-    out : numpy.ndarray
-        (units,), of float32.
-    bias : float
-    """
-
-    mean: Matrix
-    deviation: Matrix
-    hidden: NDArray[np.float32]
-    hidden_bias: NDArray[np.float32]
-    out: NDArray[np.float32]
-    bias: float
-
-    def __call__(self, features: Features, *others: Features) -> Matrix:
-        """Return the logarithms of factors for rows of features.
-
-        Parameters
-        ----------
-        features : numpy.ndarray
-            Rows of `FEATURES`.
-        *others : numpy.ndarray
-            Other values of the features that depend on the cost. The result is the mean of the
-            logarithms with `features` and with each of these instead.
-        """
-        hidden, hidden_bias, out = self._of_features
-        count = len(_OF_COST)
-        changes = [other - features[:, -count:] for other in others]
-        states = np.empty((1 + len(others), len(features), len(out)), np.float32)
-        _multiply(features, hidden, states[0])
-        states[0] += hidden_bias
-        for number, change in enumerate(changes, 1):
-            _multiply(change, hidden[-count:], states[number])
-        states[1:] += states[0]
-        with np.errstate(over="ignore"):  # of exp, whose reciprocal is 0 then
-            np.exp(states, out=states)
-        states += 1
-        np.reciprocal(states, out=states)
-        sums = np.empty(len(features), np.float32)
-        _multiply(states.sum(axis=0), out, sums)
-        return sums.astype(np.float64) / len(states) + (self.bias + float(self.out.sum()))
-
-    @functools.cached_property
-    def _of_features(self) -> tuple[NDArray[np.float32], ...]:
-        """Return the weights and the bias for features that are not normalised.
-
-        tanh(x) is 1 - 2 / (exp(2 x) + 1), and numpy's exp takes less time than its tanh. So the
-        weights of the hidden units are doubled, and those of the output multiplied by -2.
-        """
-        hidden = self.hidden / self.deviation[:, None]
-        bias = self.hidden_bias - self.mean @ hidden
-        return (
-            (2 * hidden).astype(np.float32),
-            (2 * bias).astype(np.float32),
-            (-2 * self.out).astype(np.float32),
-        )
-
-
-def _multiply(rows: Features, weights: Features, out: Features) -> None:
-    """Store the product of rows and weights in `out`, as many rows at a time as one core takes."""
-    for first in range(0, len(rows), _ROWS):
-        some = slice(first, first + _ROWS)
-        np.matmul(rows[some], weights, out=out[some])
-
-
 @functools.cache
 def network() -> Network:
     """Return the network with the weights in the package."""
@@ -162,42 +84,12 @@ def network() -> Network:
 
 def from_json(text: str) -> Network:
     """Return the network that `to_json` has written."""
-    found = json.loads(text)
-    if tuple(found["features"]) != FEATURES:
-        raise ValueError(
-            f"the weights were fitted to other features, {found['features']}; refit them with "
-            "python -m benchmarks.fit network --write"
-        )
-    weights = ("hidden", "hidden_bias", "out")
-    return Network(
-        mean=np.array(found["mean"]),
-        deviation=np.array(found["deviation"]),
-        bias=found["bias"],
-        **{name: np.array(found[name], np.float32) for name in weights},
-    )
+    return read_network(text, FEATURES, "python -m benchmarks.fit network --write")
 
 
 def to_json(weights: Network, origin: Mapping[str, Any]) -> str:
-    """Return a network as text, with four significant digits of each weight.
-
-    `origin` describes the origin of the weights: device, date, and size of the samples.
-    """
-
-    def rounded(values: NDArray[Any]) -> Any:
-        return [float(f"{value:.4g}") for value in values]
-
-    record = {
-        "origin": dict(origin),
-        "features": FEATURES,
-        "mean": rounded(weights.mean),
-        "deviation": rounded(weights.deviation),
-        "hidden": [rounded(row) for row in weights.hidden],
-        "hidden_bias": rounded(weights.hidden_bias),
-        "out": rounded(weights.out),
-        "bias": float(f"{weights.bias:.4g}"),
-    }
-    lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(value)}" for name, value in record.items())
-    return "{\n" + lines.replace("], [", "],\n [") + "\n}\n"
+    """Return a network as text; `origin` says on what it was trained."""
+    return written_network(weights, FEATURES, origin)
 
 
 def config_features(configs: ConfigColumns, shapes: Shapes) -> Features:

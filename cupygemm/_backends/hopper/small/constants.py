@@ -1,8 +1,8 @@
 """The constants of the cost model of batches of small matrices.
 
 They are derived from times of 4096 products of 16 to 128 rows, columns and k, measured on an H200
-(driver 580.159.04) on 2026-11-23, and those of stores, of further slabs, and of other kernels' copies
-from 122 batches of 16 to 4096 rows on 2026-11-29.
+(driver 580.159.04) on 2026-11-23. Those of stores, further slabs and other kernels' copies are from
+122 batches of 1 to 4096 matrices, on 2026-11-29.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ SMALL = SmallConstants(
     further_slabs=0.3,
     issue=60.0,
     memory=1.22,
-    memory_of_others=1.28,
+    memory_of_others=1.37,
     tile_of_others=1000.0,
     copy_launch=2500.0,
     copy_bytes=2400.0,

@@ -131,8 +131,8 @@ def other_cycles(
     if problem.a_dtype == "f32":
         cycles = tf32x3.cublas_cycles(problem, arch)
         if problem.batch:
-            least = min(problem.m, problem.n, problem.k)
-            cycles *= 1 + constants.batches_of_f32 * min(1.0, 128 / least)
+            shortest = min(problem.m, problem.n, problem.k)
+            cycles *= 1 + constants.batches_of_f32 * min(1.0, 128 / shortest)
     else:
         cycles = select(problem, arch).cycles + _unaligned_cycles(problem, constants)
         if problem.a_dtype == "f64" and problem.epilogue is None:
