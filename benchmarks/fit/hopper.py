@@ -114,7 +114,7 @@ def columns_of_subjects(subjects: Sequence[Subject]) -> Sequence[Columns]:
         found = [
             Columns(
                 np.array(places),
-                ConfigColumns([subjects[place].config for place in places]),
+                ConfigColumns.of([subjects[place].config for place in places]),
                 columns_of(shapes_of(subjects[place].problem) for place in places),
                 arch,
                 cold,

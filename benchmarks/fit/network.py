@@ -28,7 +28,7 @@ from benchmarks.fit.fitting import COLD, Row
 from benchmarks.fit.hopper import Columns, Subject, columns_of_subjects
 from benchmarks.fit.samples import Product
 from cupygemm._backends.hopper.config import HopperArch
-from cupygemm._backends.hopper.cost.correction import FEATURES, cost_features, features
+from cupygemm._backends.hopper.cost.correction import FEATURES, features
 from cupygemm._backends.hopper.cost.model import costs, pieces
 from cupygemm._backends.hopper.cost.parameters import KernelConstants
 from cupygemm._backends.network import Network
@@ -91,8 +91,7 @@ def _of_part(part: Columns, constants: KernelConstants) -> tuple[Array, Array]:
     configs, shapes, arch = part.configs, part.shapes, part.arch
     of = pieces(configs, shapes, arch, constants)
     cost = costs(shapes, of, constants, cold=part.cold)
-    of_cost = cost_features(cost, cold=part.cold)
-    found = features(configs, shapes, arch, of, of_cost, by_sm=part.by_sm)
+    found = features(configs, shapes, arch, of, cost, cold=part.cold, by_sm=part.by_sm)
     return found, np.log(cost.cycles)
 
 

@@ -11,14 +11,54 @@ import functools
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 Matrix = NDArray[np.float64]
 Features = NDArray[np.float32]
-_ROWS = 48  # at a time: for larger products BLAS would wake other cores, which takes longer
+_ROWS = 64  # at a time: for larger products BLAS would wake other cores, which takes longer
+
+
+class Layers(NamedTuple):
+    """The weights of the network for features that are not normalised, in float32.
+
+    Attributes
+    ----------
+    hidden, out : numpy.ndarray
+        One of the features is always 1: its weights are the bias of the hidden units.
+    bias : float
+    """
+
+    hidden: Features
+    out: Features
+    bias: float
+
+    def __call__(self, features: Features, *others: Features) -> Matrix:
+        """Return the logarithms of factors for rows of features.
+
+        Parameters
+        ----------
+        features : numpy.ndarray
+            A row for each candidate.
+        *others : numpy.ndarray
+            Other values of the last features. The result is the mean of the logarithms with
+            `features` and with each of these instead.
+        """
+        count = others[0].shape[-1] if others else 0
+        states = np.empty((1 + len(others), len(features), len(self.out)), np.float32)
+        first, rest = states[0], states[1:]
+        _multiply(features, self.hidden, first)
+        for state, other in zip(rest, others, strict=True):
+            np.matmul(other - features[:, -count:], self.hidden[-count:], out=state)
+        rest += first
+        np.tanh(states, out=states)
+        for state in rest:
+            np.add(first, state, out=first)
+        sums = np.empty(len(features), np.float32)
+        _multiply(first, self.out, sums)
+        return sums.astype(np.float64) / len(states) + self.bias
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,47 +84,15 @@ class Network:
     bias: float
 
     def __call__(self, features: Features, *others: Features) -> Matrix:
-        """Return the logarithms of factors for rows of features.
-
-        Parameters
-        ----------
-        features : numpy.ndarray
-            A row for each candidate.
-        *others : numpy.ndarray
-            Other values of the last features. The result is the mean of the logarithms with
-            `features` and with each of these instead.
-        """
-        hidden, hidden_bias, out = self._of_features
-        count = others[0].shape[-1] if others else 0
-        changes = [other - features[:, -count:] for other in others]
-        states = np.empty((1 + len(others), len(features), len(out)), np.float32)
-        _multiply(features, hidden, states[0])
-        states[0] += hidden_bias
-        for number, change in enumerate(changes, 1):
-            _multiply(change, hidden[-count:], states[number])
-        states[1:] += states[0]
-        with np.errstate(over="ignore"):  # of exp, whose reciprocal is 0 then
-            np.exp(states, out=states)
-        states += 1
-        np.reciprocal(states, out=states)
-        sums = np.empty(len(features), np.float32)
-        _multiply(states.sum(axis=0), out, sums)
-        return sums.astype(np.float64) / len(states) + (self.bias + float(self.out.sum()))
+        """Return the logarithms of factors for rows of features, see `Layers`."""
+        return self.layers(np.insert(features, 0, 1, axis=1), *others)
 
     @functools.cached_property
-    def _of_features(self) -> tuple[NDArray[np.float32], ...]:
-        """Return the weights and the bias for features that are not normalised.
-
-        tanh(x) is 1 - 2 / (exp(2 x) + 1), and numpy's exp takes less time than its tanh. So the
-        weights of the hidden units are doubled, and those of the output multiplied by -2.
-        """
+    def layers(self) -> Layers:
+        """The weights for a 1, followed by the features."""
         hidden = self.hidden / self.deviation[:, None]
-        bias = self.hidden_bias - self.mean @ hidden
-        return (
-            (2 * hidden).astype(np.float32),
-            (2 * bias).astype(np.float32),
-            (-2 * self.out).astype(np.float32),
-        )
+        hidden = np.insert(hidden, 0, self.hidden_bias - self.mean @ hidden, axis=0)
+        return Layers(hidden.astype(np.float32), self.out, self.bias)
 
 
 def _multiply(rows: Features, weights: Features, out: Features) -> None:

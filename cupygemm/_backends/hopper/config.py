@@ -197,13 +197,23 @@ class HopperConfig:
         """Return the blocks of a cluster."""
         return self.cluster_m * self.cluster_n * self.cluster_k
 
-    def divided(self, *, split_k: int = 1, stream_k: int = 0) -> HopperConfig:
-        """Return the configuration with another division of k.
+    @property
+    def span_m(self) -> int:
+        """Return the rows of C of a cluster's tiles."""
+        return self.tile_m * self.cluster_m
+
+    @property
+    def span_n(self) -> int:
+        """Return the columns of C of a cluster's tiles."""
+        return self.tile_n * self.cluster_n
+
+    def changed(self, **fields: Any) -> HopperConfig:
+        """Return the configuration with other values of fields, but with the same cluster.
 
         `dataclasses.replace` takes ten times as long, and the selector asks for hundreds.
         """
         found = object.__new__(HopperConfig)
-        vars(found).update(vars(self), split_k=split_k, stream_k=stream_k)
+        vars(found).update(vars(self), **fields)
         return found
 
     @property
@@ -263,14 +273,17 @@ class HopperConfig:
         return text + (f", k in {self.split_k} parts" if self.split_k > 1 else "")
 
     def shared_bytes(self, itemsize: int, b_major: str) -> int:
-        """Return the shared memory of a block: ring, staging buffers, barriers."""
+        """Return the shared memory of a block: ring and staging buffers."""
+        staging = self.num_consumers * self.epilogue_buffers * BLOCK_ROWS * SLAB_BYTES
+        return self.num_stages * self.stage_bytes(itemsize, b_major) + staging
+
+    def stage_bytes(self, itemsize: int, b_major: str) -> int:
+        """Return the shared memory of a stage of the ring, with its barriers and scales."""
         columns = self.tile_n
         if b_major != "k":  # in blocks; the last one may be narrower, but takes the same space
             columns += -columns % (SLAB_BYTES // itemsize)
-        ring = self.num_stages * (self.tile_m + columns) * self.tile_k * itemsize
-        staging = self.num_consumers * self.epilogue_buffers * BLOCK_ROWS * SLAB_BYTES
         scales = 4 * (self.tile_m + self.tile_n) if self.scaled else 0
-        return ring + staging + (16 + scales) * self.num_stages
+        return (self.tile_m + columns) * self.tile_k * itemsize + 16 + scales
 
     def narrow_b(self, itemsize: int, b_major: str) -> int:
         """Return the columns of the last box of B if it is narrower than the others, or 0."""

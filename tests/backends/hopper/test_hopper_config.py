@@ -207,12 +207,12 @@ def test_the_size_of_l2_is_that_of_the_device():
     assert HopperArch.of_device("a GPU", {**values, "l2CacheSize": 0}).l2_bytes == 60 << 20
 
 
-def test_another_division_of_k_is_another_configuration():
+def test_a_changed_configuration_is_another_configuration():
     for base in (CONFIGS[0], replace(CONFIGS[1], split_k=3), TRANSPOSED_CONFIGS[0]):
         assert base.cluster_size  # which is kept with the configuration
-        for division in ({}, {"split_k": 2}, {"stream_k": 66}):
-            expected = replace(base, **{"split_k": 1, "stream_k": 0, **division})
-            found = base.divided(**division)
+        for changes in ({}, {"split_k": 2}, {"stream_k": 66}, {"tile_n": 40, "num_stages": 3}):
+            expected = replace(base, **changes)
+            found = base.changed(**changes)
             assert found == expected
             assert hash(found) == hash(expected)
             assert found.cluster_size == expected.cluster_size

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cupygemm._backends.hopper.choice.check import check
+from cupygemm._backends.hopper.choice.check import check, check_divisions
 from cupygemm._backends.hopper.choice.configurations import configs_for_product, transposed_widths
 from cupygemm._backends.hopper.choice.orientation import as_computed
 from cupygemm._backends.hopper.choice.select import (
@@ -20,7 +19,6 @@ from cupygemm._backends.hopper.choice.select import (
 )
 from cupygemm._backends.hopper.choice.tile_shapes import CONFIGS
 from cupygemm._backends.hopper.config import step_group
-from cupygemm._backends.hopper.cost import correction
 from cupygemm._backends.hopper.cost.fixed import fixed_costs
 from cupygemm._backends.hopper.cost.model import kernel_cost
 from cupygemm._backends.hopper.cost.shapes import shapes_of
@@ -169,6 +167,27 @@ def test_a_result_that_little_more_than_a_tile_fills_gets_another_tile_or_is_cut
         assert config.num_consumers < 3
 
 
+@pytest.mark.parametrize("epilogue", [None, Epilogue(activation="relu")], ids=["plain", "relu"])
+@pytest.mark.parametrize(
+    "types",
+    [
+        {},
+        {"a_dtype": "i8", "b_dtype": "i8", "out_dtype": "i32"},
+        {"a_dtype": "e4m3fn", "b_dtype": "e4m3fn"},
+        {"a_dtype": "tf32", "b_dtype": "tf32", "out_dtype": "f32", "a_major": "m"},
+    ],
+)
+def test_divisions_are_checked_together_as_they_are_alone(types, epilogue):
+    problem = replace(PROBLEM, b_major="k", epilogue=epilogue, **types)
+    outcomes = set()
+    for config in configs_for_product(problem):
+        ways = [config.changed(**each) for each in ({}, {"split_k": 2}, {"stream_k": 7})]
+        expected = [check(way, problem, ARCH) is None for way in ways]
+        assert check_divisions(ways, problem) == expected, config.name
+        outcomes.add(tuple(expected))
+    assert len(outcomes) > 1 or epilogue is not None
+
+
 def slow_candidates(problem):
     """Return what `check` accepts of all divisions of k of all configurations."""
     found = set()
@@ -267,7 +286,7 @@ def test_the_cost_model_groups_steps_as_kernels_do(types):
 @pytest.mark.parametrize(
     "name",
     [
-        "choice.admissible.check",
+        "choice.admissible.check_divisions",
         "choice.admissible.fixed_costs",
         "choice.admissible.config_features",
         "cost.model.fixed_costs",
@@ -295,7 +314,7 @@ def test_tiles_that_are_cut_into_equal_parts_cost_less(n, parts):
         if (config.tile_m, config.tile_n, config.tile_k) == (64, 64, 64)
         and (config.cluster_m, config.cluster_n) == (2, 1)
     )
-    config = base.divided(stream_k=ARCH.num_clusters(2))
+    config = base.changed(stream_k=ARCH.num_clusters(2))
 
     def cycles(steps):
         problem = replace(PROBLEM, m=128, n=n, k=64 * steps)
@@ -311,39 +330,6 @@ def test_types_without_a_kernel_are_refused_with_the_reason():
     problem = replace(PROBLEM, **tf32, epilogue=Epilogue())
     with pytest.raises(ValueError, match="no kernel for "):
         select(problem, ARCH)
-
-
-def test_costs_of_other_operands_are_averaged_with_the_first():
-    weights = correction.network()
-    rng = np.random.default_rng(0)
-    normal = rng.normal(size=(100, len(weights.mean)))
-    rows = (weights.mean + weights.deviation * normal).astype("f4")
-    others = rows.copy()
-    others[:, -3:] += rng.normal(size=(100, 3)).astype("f4") / 10
-    mean = weights(rows, others[:, -3:])
-    assert mean == pytest.approx((weights(rows) + weights(others)) / 2, abs=1e-5)
-    slow = np.tanh(normal @ weights.hidden + weights.hidden_bias) @ weights.out + weights.bias
-    assert weights(rows) == pytest.approx(slow, abs=1e-5)
-
-
-def test_the_correction_is_read_as_it_was_written_and_names_its_features():
-    weights = correction.network()
-    text = correction.to_json(weights, {"device": "a GPU"})
-    again = correction.from_json(text)
-    for name in ("mean", "deviation", "hidden", "hidden_bias", "out", "bias"):
-        assert np.array_equal(getattr(again, name), getattr(weights, name))
-    with pytest.raises(ValueError, match="weights were fitted to other features"):
-        correction.from_json(text.replace("three consumers", "four consumers"))
-
-
-def test_the_correction_moves_costs_within_bounds():
-    """It corrects the model; it does not replace it."""
-    for shape in ((128, 4096, 4096), (8192, 2560, 320), (1, 4096, 4096), (4096, 4096, 4096)):
-        problem = replace(PROBLEM, m=shape[0], n=shape[1], k=shape[2], b_major="k")
-        for candidate in select(problem, ARCH).candidates[:20]:
-            computed = as_computed(problem, transposed_c=candidate.config.transposed_c)
-            modelled = kernel_cost(candidate.config, computed, ARCH).cycles
-            assert 0.5 < candidate.cycles / modelled < 2
 
 
 def test_parts_take_the_best_kernel_that_does_not_split_k():

@@ -8,25 +8,38 @@ extents are evaluated here, for all configurations together; a test compares bot
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass, replace
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cupygemm._backends.hopper.choice.by_sm import can_place
-from cupygemm._backends.hopper.choice.check import check, ends_at_units
-from cupygemm._backends.hopper.choice.configurations import configs_for_product, transposed_widths
+from cupygemm._backends.hopper.choice.check import check_divisions, ends_at_units
+from cupygemm._backends.hopper.choice.configurations import (
+    configs_for_product,
+    has_transposed_widths,
+    transposed_widths,
+)
 from cupygemm._backends.hopper.choice.orientation import as_computed
 from cupygemm._backends.hopper.choice.tile_rows import WIDTH_STEP
 from cupygemm._backends.hopper.config import HopperArch, HopperConfig, step_group
 from cupygemm._backends.hopper.cost.correction import config_features
 from cupygemm._backends.hopper.cost.fixed import FixedCosts, fixed_costs
 from cupygemm._backends.hopper.cost.model import Tiles, clusters_on, tiles_of
-from cupygemm._backends.hopper.cost.shapes import ConfigColumns, Shapes, either, entries, shapes_of
+from cupygemm._backends.hopper.cost.shapes import (
+    ConfigColumns,
+    Shapes,
+    entries,
+    pair_of,
+    shapes_of,
+    without_constants,
+)
 from cupygemm._backends.network import Features
+from cupygemm._records.dtypes import DType
 from cupygemm._records.problem import Epilogue, GemmProblem
 
+Column = NDArray[np.float64]
 _PART_STEPS = 4  # the fewest steps of a part of k
 _WORDS = 1 << 31
 
@@ -41,7 +54,7 @@ class Limits(NamedTuple):
         cluster would have no work.
     narrower : numpy.ndarray
         The number of columns of a cluster whose tiles are narrower by one step. A product must have
-        fewer clusters across with the wider tiles. -1 if there are no such tiles.
+        fewer clusters across with the wider tiles. Infinite if there are no such tiles.
     least_units, most_units : numpy.ndarray
         The fewest and the most units of work.
     least_steps : numpy.ndarray
@@ -50,46 +63,68 @@ class Limits(NamedTuple):
         The most groups of steps of a tile that is split.
     """
 
+    rows: Column
+    columns: Column
+    narrower: Column
+    least_units: Column
+    most_units: Column
+    least_steps: Column
+    most_groups: Column
+
+
+class Ways(NamedTuple):
+    """All configurations with each way to divide k, and the properties that extents do not change.
+
+    First come all configurations with whole tiles, then all with stream-K, then all whose parts of
+    k fill the SMs once, then all whose parts fill them twice.
+
+    Attributes
+    ----------
+    rows : numpy.ndarray
+        The configuration, as a row of `Admissible.columns`.
+    exist : numpy.ndarray of bool
+        Whether there is a kernel; (ways, configurations), unlike all others.
+    stream_k : numpy.ndarray
+    can_place : numpy.ndarray of bool
+        Whether a kernel can assign tiles by SM.
+    features : numpy.ndarray
+        The rows of `config_features`.
+    fixed : FixedCosts
+    """
+
     rows: NDArray[np.int64]
-    columns: NDArray[np.int64]
-    narrower: NDArray[np.int64]
-    least_units: NDArray[np.int64]
-    most_units: NDArray[np.int64]
-    least_steps: NDArray[np.int64]
-    most_groups: NDArray[np.int64]
+    exist: NDArray[np.bool_]
+    stream_k: Column
+    can_place: NDArray[np.bool_]
+    features: Features
+    fixed: FixedCosts
 
 
-@dataclass(frozen=True, eq=False)
-class Admissible:
+class Admissible(NamedTuple):
     """The configurations that can compute products of one kind.
 
     Attributes
     ----------
+    bases : tuple of HopperConfig
+        Undivided.
     columns : ConfigColumns
     group_k : numpy.ndarray
         The elements of k that a kernel computes together.
-    whole, can_cut, can_split : numpy.ndarray of bool
-        Whether a kernel can compute whole tiles, split tiles along k (stream-K), and sum parts of
-        k.
+    orientations : tuple of bool
+        Whether kernels compute the transpose of C: one value for all, or both.
+    turned : numpy.ndarray
+        The index of each kernel's value.
+    ways : Ways
     limits : Limits
-    fixed : FixedCosts
-        Of all configurations with whole tiles, then of all with stream-K, then of all with parts of
-        k.
-    features : numpy.ndarray
-        The rows of `config_features`, in the same order.
-    can_place : numpy.ndarray of bool
-        Whether a kernel can assign tiles by SM, in the same order.
     """
 
+    bases: tuple[HopperConfig, ...]
     columns: ConfigColumns
-    group_k: NDArray[np.int64]
-    whole: NDArray[np.bool_]
-    can_cut: NDArray[np.bool_]
-    can_split: NDArray[np.bool_]
+    group_k: Column
+    orientations: tuple[bool, ...]
+    turned: NDArray[np.int64]
+    ways: Ways
     limits: Limits
-    fixed: FixedCosts
-    features: Features
-    can_place: NDArray[np.bool_]
 
 
 def kind_of(problem: GemmProblem) -> GemmProblem:
@@ -98,19 +133,30 @@ def kind_of(problem: GemmProblem) -> GemmProblem:
     `check` accepts these extents. TMA can store this product's C if and only if it can store the
     problem's.
     """
-    return replace(
-        problem,
+    p = problem
+    types, majors = (p.a_dtype, p.b_dtype, p.out_dtype), (p.a_major, p.b_major)
+    return _kind(types, majors, p.epilogue is None, ends_at_units(p))
+
+
+@functools.cache
+def _kind(
+    types: tuple[DType, DType, DType],
+    majors: tuple[Literal["k", "m"], Literal["k", "n"]],
+    is_plain: bool,
+    stores: bool,
+) -> GemmProblem:
+    return GemmProblem(
         m=4096,
         n=4096,
         k=1 << 16,
         batch=(),
-        a_align=16,
-        b_align=16,
-        c_align=16 if ends_at_units(problem) else 1,
-        a_span=0,
-        b_span=0,
-        c_span=0,
-        epilogue=None if problem.epilogue is None else Epilogue(),
+        a_dtype=types[0],
+        b_dtype=types[1],
+        out_dtype=types[2],
+        a_major=majors[0],
+        b_major=majors[1],
+        c_align=16 if stores else 1,
+        epilogue=None if is_plain else Epilogue(),
     )
 
 
@@ -121,41 +167,53 @@ def admissible(
     """Return which of all or of the given configurations can compute a kind of product."""
     configs = configs_for_product(kind) if among is None else among
     ways = {flag: as_computed(kind, transposed_c=flag) for flag in (False, True)}
-    found, of_widths = [], frozenset(transposed_widths() if among is None else ())
+    every_width = among is None and has_transposed_widths(kind)
+    found, of_widths = [], frozenset(map(id, transposed_widths()) if every_width else ())
     for config in configs:
         problem = ways[config.transposed_c]
         divided = (
             config,
             # One cluster more than there are tiles: none divides them evenly.
-            config.divided(stream_k=config.num_units(problem) + 1),
-            config.divided(split_k=2),
+            config.changed(split_k=1, stream_k=config.num_units(problem) + 1),
+            config.changed(split_k=2, stream_k=0),
         )
-        accepted = [check(each, problem, arch) is None for each in divided]
+        accepted = check_divisions(divided, problem)
         if any(accepted):
             group_k = config.tile_k * step_group(config, problem)
-            found.append((config, group_k, *accepted, config in of_widths))
+            found.append((config, group_k, *accepted, id(config) in of_widths))
     bases, groups, *flags = zip(*found, strict=True) if found else ((),) * 6
-    columns, count = ConfigColumns(bases), len(bases)
+    columns = ConfigColumns.of(bases)
     whole, can_cut, can_split, has_narrower = (np.array(each, bool) for each in flags)
-    one, zero = np.ones(count, np.int64), np.zeros(count, np.int64)
-    split_k, stream_k = np.concatenate([one, one, one + 1]), np.concatenate([zero, one, zero])
-    of_ways = columns.taken(np.tile(np.arange(count), 3), split_k, stream_k)
-    shapes = either(shapes_of(ways[False]), shapes_of(ways[True]), of_ways.transposed_c)
+    can_split &= np.logical_not(columns.ping_pong)
+    rows, one = np.tile(np.arange(len(bases)), 4), np.ones(len(bases))
+    clusters = clusters_on(arch, columns.cluster_size)
+    stream_k = np.concatenate([0 * one, clusters, 0 * one, 0 * one])
+    split_k = np.concatenate([one, one, 2 * one, 2 * one])
+    of_ways = entries(columns, rows)._replace(split_k=split_k, stream_k=stream_k)
+    orientations = tuple(sorted(set(columns.transposed_c.tolist()))) or (False,)
+    turned = (columns.transposed_c > orientations[0]).astype(np.intp)
+    shapes = entries(pair_of(*(shapes_of(ways[flag]) for flag in orientations)), turned[rows])
+    of_each_way = Ways(
+        rows,
+        np.stack([whole, can_cut, can_split, can_split]),
+        stream_k,
+        can_place(of_ways),
+        config_features(of_ways, shapes),
+        without_constants(fixed_costs(of_ways, shapes)),
+    )
+    limits = _limits(columns, clusters, has_narrower)
     return Admissible(
-        columns,
-        np.array(groups, np.int64),
-        whole,
-        can_cut,
-        can_split & np.logical_not(columns.ping_pong),
-        limits=_limits(columns, has_narrower, arch),
-        fixed=fixed_costs(of_ways, shapes),
-        features=config_features(of_ways, shapes),
-        can_place=can_place(of_ways),
+        bases,
+        without_constants(columns),
+        np.array(groups, np.float64),
+        orientations,
+        turned,
+        of_each_way,
+        limits,
     )
 
 
-def _limits(c: ConfigColumns, has_narrower: NDArray[np.bool_], arch: HopperArch) -> Limits:
-    clusters = clusters_on(arch, c.cluster_size)
+def _limits(c: ConfigColumns, clusters: Column, has_narrower: NDArray[np.bool_]) -> Limits:
     step = WIDTH_STEP * c.cluster_k
     narrower = np.maximum(step, c.tile_n - step) * c.cluster_n
     fits = (_WORDS - 1) // c.cluster_size
@@ -163,10 +221,10 @@ def _limits(c: ConfigColumns, has_narrower: NDArray[np.bool_], arch: HopperArch)
     return Limits(
         rows=c.cluster_m // 2,
         columns=c.cluster_n // 2,
-        narrower=np.where(has_narrower, narrower, -1),
-        least_units=np.where(c.ping_pong, clusters + 1, 0),
+        narrower=np.where(has_narrower, narrower, np.inf),
+        least_units=np.where(c.ping_pong, clusters + 1, 0.0),
         most_units=np.where(divides_k, np.minimum(fits, clusters), fits),
-        least_steps=np.where(divides_k, c.cluster_k, 0),
+        least_steps=np.where(divides_k, c.cluster_k, 0.0),
         most_groups=(_WORDS - 1) // clusters,
     )
 
@@ -177,20 +235,24 @@ class Divisions(NamedTuple):
     Attributes
     ----------
     columns : ConfigColumns
+    shapes : Shapes
     tiles : Tiles
+    fixed : FixedCosts
     rows : numpy.ndarray
-        The configuration of each kernel, as a row of `Admissible.columns`.
+        The index of each configuration in `Admissible.bases`.
     ways : numpy.ndarray
-        The same with the division of k, as a row of `Admissible.fixed`.
+        The index of its division of k in `Admissible.ways`.
     """
 
     columns: ConfigColumns
+    shapes: Shapes
     tiles: Tiles
+    fixed: FixedCosts
     rows: NDArray[np.int64]
     ways: NDArray[np.int64]
 
 
-def divisions(found: Admissible, shapes: Shapes, arch: HopperArch) -> Divisions:
+def divisions(found: Admissible, ways: Sequence[Shapes], arch: HopperArch) -> Divisions:
     """Return the kernels that can compute a product: with whole tiles, with stream-K, in parts.
 
     The parts fill the SMs once or twice; there are fewer if they would be shorter than four steps.
@@ -201,34 +263,37 @@ def divisions(found: Admissible, shapes: Shapes, arch: HopperArch) -> Divisions:
     Parameters
     ----------
     found : Admissible
-    shapes : Shapes
-        With a number, or one entry for each of the configurations.
+    ways : sequence of Shapes
+        The product as the kernels compute it, in each of the orientations.
     arch : HopperArch
     """
-    c, of, tiles = found.columns, found.limits, tiles_of(found.columns, shapes, arch)
+    c, of, pair = found.columns, found.limits, pair_of(*ways)
+    m, n = entries((pair.m, pair.n), found.turned)
+    tiles = tiles_of(c, pair._replace(m=m, n=n), arch)
     units, clusters, steps = tiles.units, tiles.clusters, tiles.steps
     busy = (tiles.rows > of.rows) & (tiles.columns > of.columns)
     busy &= (units >= of.least_units) & (units <= of.most_units)
-    busy &= -(-shapes.n // of.narrower) != tiles.across
+    busy &= np.ceil(n / of.narrower) != tiles.across
     busy &= steps >= of.least_steps
-    groups = -(-shapes.k // found.group_k)
-    cut = busy & found.can_cut & (units % clusters > 0)
-    cut &= (groups <= of.most_groups) & (units * groups >= clusters)
-    most_parts = steps // _PART_STEPS
-    once = np.minimum(clusters // units, most_parts)
-    twice = np.minimum(2 * clusters // units, most_parts)
-    split = busy & found.can_split
-    whole_rows, cut_rows = np.flatnonzero(busy & found.whole), np.flatnonzero(cut)
-    once_rows = np.flatnonzero(split & (once >= 2))
-    twice_rows = np.flatnonzero(split & (twice >= 2) & (twice > once))
-    rows = np.concatenate([whole_rows, cut_rows, once_rows, twice_rows])
-    split_k, stream_k, ways = np.ones_like(rows), np.zeros_like(rows), rows.copy()
-    first, count = len(whole_rows), len(c.rows)
-    stream_k[first : first + len(cut_rows)] = clusters[cut_rows]
-    ways[first : first + len(cut_rows)] += count
-    first += len(cut_rows)
-    split_k[first:] = np.concatenate([once[once_rows], twice[twice_rows]])
-    ways[first:] += 2 * count
-    divided = entries(tiles, rows)
-    divided = divided._replace(units=divided.units * split_k)
-    return Divisions(c.taken(rows, split_k, stream_k), divided, rows, ways)
+    groups, rounds, times = np.ceil(pair.k / found.group_k), units / clusters, clusters / units
+    most_parts = np.floor(steps / _PART_STEPS)
+    parts = np.ones(found.ways.exist.shape)
+    once, twice = parts[2:]
+    np.minimum(np.floor(times), most_parts, out=once)
+    np.minimum(np.floor(2 * times), most_parts, out=twice)
+    run = found.ways.exist & busy
+    _, cut, split_once, split_twice = run
+    cut &= (np.floor(rounds) != rounds) & (groups <= of.most_groups) & (groups >= times)
+    split_once &= once >= 2
+    split_twice &= (twice >= 2) & (twice > once)
+    chosen = np.flatnonzero(run)
+    rows, split_k = found.ways.rows[chosen], parts.ravel()[chosen]
+    columns, divided = entries(c, rows), entries(tiles, rows)
+    return Divisions(
+        columns._replace(split_k=split_k, stream_k=found.ways.stream_k[chosen]),
+        entries(pair, found.turned[rows]),
+        divided._replace(units=divided.units * split_k),
+        entries(found.ways.fixed, chosen),
+        rows,
+        chosen,
+    )

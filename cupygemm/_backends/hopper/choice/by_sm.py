@@ -51,12 +51,12 @@ def can_place(configs: Config) -> Number:
 def places(shapes: Shapes, blocks: Number, arch: HopperArch) -> Number:
     """Return whether placing tiles by SM pays for a product that has `blocks` blocks."""
     s = shapes
-    suits = (s.size == 2) & (s.moved_bytes >= _LEAST_BYTES * arch.l2_bytes)
+    few = (s.m <= _MOST_ROWS) | (s.n <= _MOST_ROWS)
+    suits = few & (s.size == 2) & (s.moved_bytes >= _LEAST_BYTES * arch.l2_bytes)
     if suits is False or not arch.places_by_sm:
         return False
     some = (blocks >= _LEAST_BLOCKS * arch.num_sms) & (blocks <= arch.num_sms)
-    few = np.minimum(s.m, s.n) <= _MOST_ROWS
-    return some & few & suits & np.logical_not(s.has_batch)
+    return some & suits & np.logical_not(s.has_batch)
 
 
 def can_repeat(problem: GemmProblem) -> bool:

@@ -6,6 +6,8 @@ these limits in Python. The device code repeats them as ``static_assert``.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from cupygemm._backends.hopper.config import (
     BLOCK_ROWS,
     FLOAT8,
@@ -37,9 +39,24 @@ def check(config: HopperConfig, problem: GemmProblem, arch: HopperArch) -> str |
     """
     return (
         _check_problem(config, problem)
+        or _check_division(config, problem)
         or _check_shape(config, problem)
-        or _check_parts(config, problem)
+        or _check_registers_beside(config, problem)
     )
+
+
+def check_divisions(configs: Sequence[HopperConfig], problem: GemmProblem) -> list[bool]:
+    """Return which of some configurations `check` accepts; they differ in the division of k only.
+
+    What does not depend on the division is checked once.
+    """
+    first = configs[0]
+    if _check_problem(first, problem) or _check_shape(first, problem):
+        return [False] * len(configs)
+    return [
+        _check_division(each, problem) is _check_registers_beside(each, problem) is None
+        for each in configs
+    ]
 
 
 def _check_problem(config: HopperConfig, problem: GemmProblem) -> str | None:
@@ -50,20 +67,29 @@ def _check_problem(config: HopperConfig, problem: GemmProblem) -> str | None:
         return f"{'mma.sync' if config.mma_sync else 'wgmma'} does not multiply {a} here"
     if problem.out_dtype not in PRODUCTS[a].of(has_epilogue=problem.epilogue is not None):
         return f"{problem.a_dtype} operands and an output of {problem.out_dtype} have no kernel"
-    if config.transposed_c:
-        objection = _check_transposed(config, problem)
-        if objection is not None:
-            return objection
+    if config.transposed_c and problem.epilogue is not None:
+        return "the transpose of C is computed without an epilogue"
     if config.ping_pong:
         objection = _check_turns(config, problem)
         if objection is not None:
             return objection
-    if problem.a_dtype == "i8" and config.split_k > 1:
-        return "parts of k are summed in fp32, and the operands are integers"
     for name in ("m", "n", "k"):
         extent = getattr(problem, name)
         if not 1 <= extent < 1 << 31:
             return f"{name} = {extent} is outside 1 to 2**31 - 1"
+    return None
+
+
+def _check_division(config: HopperConfig, problem: GemmProblem) -> str | None:
+    """Return why the kernel cannot divide k as configured, or None if it can."""
+    if config.transposed_c:
+        objection = _check_transposed(config, problem)
+        if objection is not None:
+            return objection
+    if config.ping_pong and config.stream_k:
+        return f"consumers take turns at whole tiles, and stream_k = {config.stream_k} cuts them"
+    if problem.a_dtype == "i8" and config.split_k > 1:
+        return "parts of k are summed in fp32, and the operands are integers"
     if config.num_units(problem) * config.cluster_size >= 1 << 31:
         return f"{config.num_units(problem)} units of work: a scheduler counts below 2**31"
     groups = -(-problem.k // (config.tile_k * step_group(config, problem)))
@@ -73,12 +99,10 @@ def _check_problem(config: HopperConfig, problem: GemmProblem) -> str | None:
             return objection
     if config.split_k > groups:
         return f"split_k = {config.split_k} exceeds the {groups} steps of k, or pairs of them"
-    return None
+    return _check_parts(config, problem)
 
 
 def _check_transposed(config: HopperConfig, problem: GemmProblem) -> str | None:
-    if problem.epilogue is not None:
-        return "the transpose of C is computed without an epilogue"
     stored = 4 if config.split_k > 1 else ITEMSIZE[problem.out_dtype]
     if stored != (4 if a_in_registers(problem) else 2):
         where = "registers" if a_in_registers(problem) else "shared memory"
@@ -91,8 +115,6 @@ def _check_turns(config: HopperConfig, problem: GemmProblem) -> str | None:
         return f"{config.num_consumers} consumers: two take turns"
     if config.promote or config.mma_sync or a_in_registers(problem):
         return "consumers take turns only where wgmma keeps their sums and reads shared memory"
-    if config.stream_k:
-        return f"consumers take turns at whole tiles, and stream_k = {config.stream_k} cuts them"
     many = config.accumulators > _BESIDE_ROWS and not config.transposed_c
     if many and not ends_at_units(problem):
         return f"{config.accumulators} accumulators leave no registers to store rows without TMA"
@@ -182,7 +204,7 @@ def _check_shape(config: HopperConfig, problem: GemmProblem) -> str | None:
             return f"a cluster's {shares} blocks do not load {tile} rows in equal shares"
         if lines > MAX_BOX:
             return f"boxes of {lines:.0f} rows: TMA loads at most {MAX_BOX}"
-    registers = check_registers(config) or _check_other_registers(config, problem)
+    registers = check_registers(config)
     if registers is not None:
         return registers
     shared = config.shared_bytes(itemsize, problem.b_major)
@@ -215,7 +237,8 @@ def check_tall_tiles(config: HopperConfig) -> str | None:
     return None
 
 
-def _check_other_registers(config: HopperConfig, problem: GemmProblem) -> str | None:
+def _check_registers_beside(config: HopperConfig, problem: GemmProblem) -> str | None:
+    """Return why the sums leave no registers for an epilogue or for A, or None if they do."""
     fused = problem.epilogue is not None and config.split_k == 1
     if config.accumulators > _BESIDE_OTHERS and (a_in_registers(problem) or fused):
         return f"{config.accumulators} accumulators a thread leave no registers for anything else"

@@ -90,12 +90,18 @@ def configs_for_product(asked: GemmProblem) -> tuple[HopperConfig, ...]:
         configs = (*configs, *in_turns(asked.a_dtype))
     if ITEMSIZE[asked.a_dtype] == 2:
         configs = (*configs, *NARROW_CONFIGS, *PING_PONG_CONFIGS, *PART_CONFIGS)
-        if ITEMSIZE[asked.out_dtype] == 2 and asked.a_major == "k" and asked.epilogue is None:
-            configs = (
-                *configs,
-                *TRANSPOSED_CONFIGS,
-                *transposed_widths(),
-                *TRANSPOSED_PING_PONG_CONFIGS,
-                *TRANSPOSED_PART_CONFIGS,
-            )
+    if has_transposed_widths(asked):
+        configs = (
+            *configs,
+            *TRANSPOSED_CONFIGS,
+            *transposed_widths(),
+            *TRANSPOSED_PING_PONG_CONFIGS,
+            *TRANSPOSED_PART_CONFIGS,
+        )
     return configs
+
+
+def has_transposed_widths(asked: GemmProblem) -> bool:
+    """Return whether `transposed_widths` are among the configurations for a product."""
+    halves = ITEMSIZE[asked.a_dtype] == ITEMSIZE[asked.out_dtype] == 2
+    return halves and asked.a_major == "k" and asked.epilogue is None

@@ -10,8 +10,9 @@ kernel is one of these.
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,27 +32,20 @@ from cupygemm._backends.hopper.config import RASTERS, HopperArch, HopperConfig
 from cupygemm._backends.hopper.cost.constants import KERNELS
 from cupygemm._backends.hopper.cost.correction import (
     cost_features,
-    features,
+    filled,
+    kernel_features,
+    layers_of_product,
     network,
     product_features,
 )
 from cupygemm._backends.hopper.cost.model import Cost, costs, pieces
-from cupygemm._backends.hopper.cost.shapes import (
-    ConfigColumns,
-    Shapes,
-    either,
-    entries,
-    shapes_of,
-)
-from cupygemm._backends.network import Features
+from cupygemm._backends.hopper.cost.shapes import Shapes, entries, shapes_of
 from cupygemm._records.problem import GemmProblem
 
 _FAR = 1.3  # times the least modelled cycles
-_STATES = np.array([[False], [True]])  # of the operands: warm, cold
 
 
-@dataclass(frozen=True)
-class HopperCandidate:
+class HopperCandidate(NamedTuple):
     """A configuration that can run, with its modelled cost.
 
     Attributes
@@ -106,22 +100,26 @@ class Ranking:
 
     Attributes
     ----------
-    configs : ConfigColumns
+    bases : tuple of HopperConfig
+        The configurations, undivided.
+    kernels : Divisions
     cycles : numpy.ndarray
     cost : Cost
         Warm, and without the correction.
     useful : float
         The multiply-adds of the problem.
     arch : HopperArch
-    k : numpy.ndarray or int
+    k : int
+        The extent that is divided into steps.
     """
 
-    configs: ConfigColumns
+    bases: tuple[HopperConfig, ...]
+    kernels: Divisions
     cycles: NDArray[np.float64]
     cost: Cost
     useful: float
     arch: HopperArch
-    k: Any
+    k: int
 
     @functools.cached_property
     def order(self) -> NDArray[np.int64]:
@@ -131,23 +129,23 @@ class Ranking:
     @property
     def best(self) -> int:
         """Return the kernel with the least cycles."""
-        return int(np.argmin(self.cycles))
+        return int(self.cycles.argmin())
 
     def config(self, index: int) -> HopperConfig:
         """Return a kernel's configuration."""
-        columns = self.configs
-        base: HopperConfig = columns.bases[columns.rows[index]]
+        columns = self.kernels.columns
+        base: HopperConfig = self.bases[self.kernels.rows[index]]
         split_k, stream_k = int(columns.split_k[index]), int(columns.stream_k[index])
         return (
             base
             if split_k == 1 and stream_k == 0
-            else base.divided(split_k=split_k, stream_k=stream_k)
+            else base.changed(split_k=split_k, stream_k=stream_k)
         )
 
     def candidate(self, index: int) -> HopperCandidate:
         """Return a kernel with its cost."""
-        config, (cost, k) = self.config(index), entries((self.cost, self.k), index)
-        steps = -(-int(k) // config.tile_k) / (config.split_k * config.cluster_k)
+        config, cost = self.config(index), entries(self.cost, index)
+        steps = -(-self.k // config.tile_k) / (config.split_k * config.cluster_k)
         size = config.cluster_size
         tile_work = config.tile_m * config.tile_n * config.tile_k * steps
         done = float(cost.rounds) * self.arch.num_clusters(size) * size * tile_work
@@ -165,72 +163,63 @@ def select(
     ValueError
         No configuration can run; the message says why not.
     """
-    ways = {flag: as_computed(asked, transposed_c=flag) for flag in (False, True)}
     found = admissible(kind_of(asked), among, arch)
-    shapes = either(shapes_of(ways[False]), shapes_of(ways[True]), found.columns.transposed_c)
+    ways = {flag: as_computed(asked, transposed_c=flag) for flag in found.orientations}
+    shapes = [shapes_of(way) for way in ways.values()]
     kernels = divisions(found, shapes, arch)
-    if not len(kernels.rows):
+    if not len(kernels.ways):
         configs = configs_for_product(asked) if among is None else among
-        reasons = _objections(ways, configs, arch)
+        reasons = _objections(asked, configs, arch)
         raise ValueError(f"no kernel for this product on {arch.part}: {reasons}")
-    problem = ways[bool(kernels.columns.transposed_c[0])]
-    of_products = [product_features(shapes_of(way), arch) for way in ways.values()]
-    ranking = rank(found, kernels, shapes, np.array(of_products, np.float32), arch, problem)
+    ranking = rank(asked, shapes, found, kernels, arch)
     best = ranking.candidate(ranking.best)
     reason = _reason(best, ways[best.config.transposed_c], arch)
     return HopperSelection(best.config, reason, ranking)
 
 
 def rank(
+    asked: GemmProblem,
+    ways: Sequence[Shapes],
     found: Admissible,
     kernels: Divisions,
-    shapes: Shapes,
-    of_products: Features,
     arch: HopperArch,
-    problem: GemmProblem,
 ) -> Ranking:
-    """Return kernels with their costs; `problem` is the problem of any of them.
+    """Return kernels with their costs.
 
     Parameters
     ----------
+    asked : GemmProblem
+    ways : sequence of Shapes
+        The product as the kernels compute it, see `divisions`.
     found : Admissible
     kernels : Divisions
-    shapes : Shapes
-        With a number, or one entry for each of the admissible configurations.
-    of_products : numpy.ndarray
-        Rows of `product_features`: of the product, and of its transpose.
     arch : HopperArch
-    problem : GemmProblem
     """
-    columns, shapes = kernels.columns, entries(shapes, kernels.rows)
-    of = pieces(columns, shapes, arch, KERNELS, kernels.tiles, entries(found.fixed, kernels.ways))
-    both = costs(shapes, of, cold=_STATES)
-    warm = both._replace(cycles=both.cycles[0], of_memory=both.of_memory[0], memory=both.memory[0])
+    columns, shapes = kernels.columns, kernels.shapes
+    of = pieces(columns, shapes, arch, KERNELS, kernels.tiles, kernels.fixed)
+    warm, cold = (costs(shapes, of, cold=state) for state in (False, True))
     cycles = warm.cycles
-    if problem.a_dtype != "f64":  # too few of these kernels were measured
-        cycles = np.sqrt(both.cycles[0] * both.cycles[1])
+    if asked.a_dtype != "f64":  # too few of these kernels were measured
+        cycles = np.sqrt(cycles * cold.cycles)
         near = np.flatnonzero(cycles <= _FAR * cycles.min())
-        ways, of_near = kernels.ways[near], entries((shapes, of.tiles.units), near)
-        of_warm, of_cold = cost_features(both, cold=_STATES, rows=near)
-        inputs = features(
-            columns,
-            shapes,
-            arch,
-            of,
-            of_warm,
-            by_sm=can_repeat(problem) & found.can_place[ways] & places(*of_near, arch),
-            of_configs=found.features[ways],
-            of_products=of_products[columns.at(near).transposed_c.astype(np.intp)],
-            rows=near,
+        near_ways = kernels.ways[near]
+        by_sm = can_repeat(asked) & places(ways[0], of.tiles.units[near], arch)
+        by_sm = by_sm & found.ways.can_place[near_ways]
+        inputs = filled(
+            found.ways.features[near_ways],
+            *kernel_features(columns, shapes, arch, of, by_sm=by_sm, rows=near),
+            1.0,  # for the properties of the product
+            *cost_features(warm, cold=False, rows=near),
         )
-        cycles[near] *= np.exp(network()(inputs, of_cold))
-    useful = float(problem.m) * problem.n * problem.k * problem.num_batches
-    return Ranking(columns, cycles, warm, useful, arch, shapes.k)
+        of_cold = filled(inputs[:, :0], *cost_features(cold, cold=True, rows=near))
+        of_products = np.array([product_features(way, arch) for way in ways], np.float32)
+        cycles[near] *= np.exp(layers_of_product(network(), of_products)(inputs, of_cold))
+    useful = float(ways[0].num_results) * ways[0].k
+    return Ranking(found.bases, kernels, cycles, warm, useful, arch, ways[0].k)
 
 
-def _objections(
-    ways: dict[bool, GemmProblem], configs: tuple[HopperConfig, ...], arch: HopperArch
-) -> str:
+def _objections(asked: GemmProblem, configs: tuple[HopperConfig, ...], arch: HopperArch) -> str:
+    ways = {flag: as_computed(asked, transposed_c=flag) for flag in (False, True)}
     found = [check(config, ways[config.transposed_c], arch) for config in configs]
     return "; ".join(dict.fromkeys(why for why in found if why is not None))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from cupygemm._backends.hopper.config import SHARED_BYTES, HopperConfig
@@ -33,27 +32,29 @@ def widths_of(
     blocks of a cluster that sum parts of k store equally many columns each.
     """
     found = []
+    narrowest = config_of(
+        tile_m=tile_m,
+        tile_n=least,
+        num_consumers=tile_m // 64,
+        num_stages=1,
+        epilogue_buffers=1,
+        cluster_k=cluster_k,
+        transposed_c=True,
+        **columns,
+    )
     for tile_n in range(least, most + 1, WIDTH_STEP * cluster_k):
-        two, fewest = (
-            _with_longest_ring(
-                config_of(
-                    tile_m=tile_m,
-                    tile_n=tile_n,
-                    num_consumers=tile_m // 64,
-                    num_stages=1,
-                    epilogue_buffers=count,
-                    cluster_k=cluster_k,
-                    transposed_c=True,
-                    **columns,
-                )
-            )
-            for count in (2, buffers)
-        )
-        found.append(fewest if fewest.num_stages > two.num_stages else two)
+        config = narrowest.changed(tile_n=tile_n)
+        two, fewest = (_longest_ring(config, count) for count in (2, buffers))
+        count, num_stages = (buffers, fewest) if fewest > two else (2, two)
+        found.append(config.changed(num_stages=num_stages, epilogue_buffers=count))
     return tuple(found)
 
 
-def _with_longest_ring(config: HopperConfig) -> HopperConfig:
-    """Return a configuration for operands of 16 bits with the maximum number of stages."""
-    one, two = (replace(config, num_stages=count).shared_bytes(2, "k") for count in (1, 2))
-    return replace(config, num_stages=min(_MOST_STAGES, 1 + (SHARED_BYTES - one) // (two - one)))
+def _longest_ring(config: HopperConfig, buffers: int) -> int:
+    """Return the most stages for operands of 16 bits beside staging buffers of each consumer.
+
+    `config` has one stage and one buffer.
+    """
+    stage = config.stage_bytes(2, "k")
+    buffer = config.shared_bytes(2, "k") - stage
+    return min(_MOST_STAGES, (SHARED_BYTES - buffers * buffer) // stage)

@@ -20,7 +20,7 @@ import numpy as np
 from cupygemm._backends.hopper.config import SLAB_BYTES, HopperArch
 from cupygemm._backends.hopper.cost.model import Cost, Pieces
 from cupygemm._backends.hopper.cost.shapes import ConfigColumns, Number, Rows, Shapes, entries
-from cupygemm._backends.network import Features, Network, read_network, written_network
+from cupygemm._backends.network import Features, Layers, Network, read_network, written_network
 
 PATH = Path(__file__).with_name("correction.json")
 """The file of the weights."""
@@ -42,7 +42,20 @@ OF_CONFIGS = (
     "8-bit floats",
 )
 """The network's inputs that do not depend on extents. Extents, counts and ratios are logarithms."""
-_OF_PRODUCTS = (
+OF_KERNELS = (
+    "split_k",
+    "active",
+    "uneven",
+    "rounds",
+    "steps",
+    "mma over L2",
+    "useful m",
+    "useful n",
+    "by SM",
+    "cut evenly",
+)
+"""The inputs that depend on a kernel and the extents."""
+OF_PRODUCTS = (
     "m",
     "n",
     "k",
@@ -57,23 +70,12 @@ _OF_PRODUCTS = (
     "batch",
     "memory",
 )
+"""The inputs that depend on the product alone."""
 _OF_COST = ("cold", "memory over all", "cycles")
-FEATURES = (
-    *OF_CONFIGS,
-    "split_k",
-    "active",
-    "uneven",
-    "rounds",
-    "steps",
-    "mma over L2",
-    "useful m",
-    "useful n",
-    "by SM",
-    "cut evenly",
-    *_OF_PRODUCTS,
-    *_OF_COST,
-)
+FEATURES = (*OF_CONFIGS, *OF_KERNELS, *OF_PRODUCTS, *_OF_COST)
 """All inputs of the network; the last ones differ between warm and cold operands."""
+_TRANSPOSED = OF_CONFIGS.index("transposed")
+_PRODUCT = slice(len(OF_CONFIGS) + len(OF_KERNELS), len(FEATURES) - len(_OF_COST))
 
 
 @functools.cache
@@ -90,6 +92,25 @@ def from_json(text: str) -> Network:
 def to_json(weights: Network, origin: Mapping[str, Any]) -> str:
     """Return a network as text; `origin` says on what it was trained."""
     return written_network(weights, FEATURES, origin)
+
+
+def layers_of_product(weights: Network, products: Features) -> Layers:
+    """Return the weights for kernels of one product, whose features are replaced by a 1.
+
+    Parameters
+    ----------
+    weights : Network
+    products : numpy.ndarray
+        Rows of `product_features`: of the product, and of its transpose if some of the kernels
+        compute that.
+    """
+    hidden = weights.layers.hidden  # the bias, and the weights of all features
+    first, last = 1 + _PRODUCT.start, 1 + _PRODUCT.stop
+    of_products = products @ hidden[first:last]
+    bias = hidden[:1] + of_products[:1]
+    of_kernels = np.concatenate([hidden[1:first], bias, hidden[last:]])
+    of_kernels[_TRANSPOSED] += of_products[-1] - of_products[0]
+    return weights.layers._replace(hidden=of_kernels)
 
 
 def config_features(configs: ConfigColumns, shapes: Shapes) -> Features:
@@ -112,7 +133,7 @@ def config_features(configs: ConfigColumns, shapes: Shapes) -> Features:
         np.log2(c.cluster_k),
         c.promote & (shapes.size == 1),
     )
-    return np.stack(values, axis=1).astype(np.float32)
+    return filled(np.empty((len(c.tile_m), 0), np.float32), *values)
 
 
 def product_features(shapes: Shapes, arch: HopperArch) -> tuple[Number, ...]:
@@ -136,19 +157,16 @@ def product_features(shapes: Shapes, arch: HopperArch) -> tuple[Number, ...]:
     )
 
 
-def features(
+def kernel_features(
     configs: ConfigColumns,
     shapes: Shapes,
     arch: HopperArch,
     of: Pieces,
-    of_cost: Features,
     *,
     by_sm: Number = False,
-    of_configs: Features | None = None,
-    of_products: Features | None = None,
     rows: Rows = slice(None),
-) -> Features:
-    """Return a row of `FEATURES` for kernels; values are at most about one in magnitude.
+) -> tuple[Number, ...]:
+    """Return the inputs that depend on a kernel and the extents, as columns.
 
     Parameters
     ----------
@@ -156,60 +174,66 @@ def features(
     shapes : Shapes
     arch : HopperArch
     of : Pieces
-    of_cost : numpy.ndarray
-        Rows of `cost_features`.
     by_sm : numpy.ndarray or bool
-        Which of the kernels assign each SM the tile of its number.
-    of_configs, of_products : numpy.ndarray, optional
-        Rows of `config_features` and of `product_features`, if known.
+        Which of the selected kernels assign each SM the tile of its number.
     rows : numpy.ndarray or slice
-        The selected kernels of `configs`, `shapes` and `of`. The other arguments have only these.
+        The selected kernels.
     """
-    c, tiles, tile = configs.at(rows), of.tiles, of.tile
-    m, n, active, whole, clusters, units, steps, evenly, mma, l2 = entries(
+    c, tiles, tile = configs, of.tiles, of.tile
+    m, n, of_m, of_n, split_k, active, whole, clusters, units, steps, evenly, mma, l2 = entries(
         (
-            *(shapes.m, shapes.n, of.active, of.whole, tiles.clusters, tiles.units, of.steps),
-            *(of.evenly, tile.mma, tile.l2),
+            *(shapes.m, shapes.n, c.span_m, c.span_n, c.split_k, of.active, of.whole),
+            *(tiles.clusters, tiles.units, of.steps, of.evenly, tile.mma, tile.l2),
         ),
         rows,
     )
-    of_m, of_n = c.tile_m * c.cluster_m, c.tile_n * c.cluster_n
-    values: tuple[Number, ...] = (
-        np.log2(c.split_k),
+    return (
+        np.log2(split_k),
         active / arch.num_sms,
         whole * clusters / units - 1,
         np.log2(whole) / 2,
         np.log2(steps) / 2 - 3,
-        np.minimum(2, np.maximum(-2, np.log2(mma / l2))),
-        m / (-(-m // of_m) * of_m),
-        n / (-(-n // of_n) * of_n),
+        np.minimum(2.0, np.maximum(-2.0, np.log2(mma / l2))),
+        m / (np.ceil(m / of_m) * of_m),
+        n / (np.ceil(n / of_n) * of_n),
         by_sm,
         evenly,
     )
-    table = np.empty((len(c.rows), len(FEATURES)), np.float32)
-    first, last = len(OF_CONFIGS), len(FEATURES) - len(_OF_COST)
-    table[:, :first] = (
-        config_features(c, entries(shapes, rows)) if of_configs is None else of_configs
+
+
+def cost_features(
+    cost: Cost, *, cold: Number, rows: Rows = slice(None)
+) -> tuple[Number, Number, Number]:
+    """Return the inputs that depend on the modelled cost of the selected kernels, as columns."""
+    cycles, memory = cost.cycles[rows], cost.memory[rows]
+    share = np.maximum(-2.0, np.log2(memory / cycles) / 2 + 0.5)  # at most 0.5
+    return cold, share, np.log2(cycles) / 3 - 5
+
+
+def features(
+    configs: ConfigColumns,
+    shapes: Shapes,
+    arch: HopperArch,
+    of: Pieces,
+    cost: Cost,
+    *,
+    cold: bool,
+    by_sm: Number = False,
+) -> Features:
+    """Return a row of `FEATURES` for each kernel; values are at most about one in magnitude."""
+    return filled(
+        config_features(configs, shapes),
+        *kernel_features(configs, shapes, arch, of, by_sm=by_sm),
+        *product_features(shapes, arch),
+        *cost_features(cost, cold=cold),
     )
-    if of_products is None:
-        values += product_features(entries(shapes, rows), arch)
-    else:
-        table[:, last - len(_OF_PRODUCTS) : last] = of_products
-    for column, value in enumerate(values, first):
-        table[:, column] = value
-    table[:, last:] = of_cost
-    return table
 
 
-def cost_features(cost: Cost, *, cold: Number, rows: Rows = slice(None)) -> Features:
-    """Return the features that depend on the modelled cost, the last ones of `FEATURES`.
-
-    They are along a new last axis, after the axes of the costs; the last axis of the costs is the
-    kernels'.
-    """
-    cycles, memory = cost.cycles[..., rows], cost.memory[..., rows]
-    table = np.empty((*cycles.shape, len(_OF_COST)), np.float32)
-    table[..., 0] = cold
-    table[..., 1] = np.minimum(2, np.maximum(-4, np.log2(memory / cycles) + 1)) / 2
-    table[..., 2] = np.log2(cycles) / 3 - 5
+def filled(first: Features, *columns: Number) -> Features:
+    """Return rows that begin with those of `first` and continue with columns or numbers."""
+    count, begun = first.shape
+    table = np.empty((count, begun + len(columns)), np.float32)
+    table[:, :begun] = first
+    for number, column in enumerate(columns, begun):
+        table[:, number] = column
     return table

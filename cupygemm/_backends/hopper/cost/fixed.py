@@ -35,6 +35,12 @@ class FixedCosts(NamedTuple):
 
     Attributes
     ----------
+    alone : bool
+        Whether a cluster is a single block.
+    raster_rows : int
+        The rows of tiles of a group of the raster.
+    step_bytes : int
+        The bytes of a row of an operand's tile in one step along k.
     mma, mma_alone : float
         The cycles of the tensor cores in one step, and those of a block without multicast that
         computes several tiles.
@@ -66,6 +72,9 @@ class FixedCosts(NamedTuple):
         The cycles in which a cluster adds one tile of sums of other clusters (stream-K).
     """
 
+    alone: Number
+    raster_rows: Number
+    step_bytes: Number
     mma: Number
     mma_alone: Number
     meeting: Number
@@ -93,10 +102,10 @@ def fixed_costs(
     """Return the fixed terms; only the types and memory orders of `shapes` matter."""
     c, s = configs, shapes
     cuts, single = c.stream_k > 0, c.cluster_size == 1
-    slabs = c.tile_k * s.size / SLAB_BYTES
-    meeting = table(constants, "meeting")[c.cluster_m * c.cluster_n] * slabs
-    narrow_steps = c.tile_k * s.size == SLAB_BYTES
-    by_twos = np.logical_or(s.from_registers, c.promote & narrow_steps)
+    step_bytes = c.tile_k * s.size
+    slabs = step_bytes / SLAB_BYTES
+    meeting = table(constants, "meeting", c.cluster_m * c.cluster_n) * slabs
+    by_twos = np.logical_or(s.from_registers, c.promote & (step_bytes == SLAB_BYTES))
     mma, mma_alone = _multiply_cycles(c, s, constants)
     a = (s.a_along_k, c.tile_m, c.tile_m * c.cluster_m, c.cluster_n)
     b = (s.b_along_k, c.tile_n, c.tile_n * c.cluster_n, c.cluster_m)
@@ -114,6 +123,9 @@ def fixed_costs(
         strict=True,
     )
     return FixedCosts(
+        alone=single,
+        raster_rows=c.group_m * c.cluster_m,
+        step_bytes=step_bytes,
         mma=mma,
         mma_alone=mma_alone,
         meeting=meeting * np.where(c.num_consumers == 1, constants.meeting_alone, 1.0),
@@ -124,7 +136,7 @@ def fixed_costs(
         crossed_a=crossed[0],
         crossed_b=crossed[1],
         merged=np.where(single, constants.merged_alone, constants.merged_in_clusters),
-        sent=1 + table(constants, "sent")[c.cluster_m * c.cluster_n],
+        sent=1 + table(constants, "sent", c.cluster_m * c.cluster_n),
         strip_a=strips[0],
         strip_b=strips[1],
         idle=np.where(single, constants.idle_alone, constants.idle_in_clusters),
@@ -138,7 +150,7 @@ def fixed_costs(
 
 def launch_cycles(configs: Config, constants: KernelConstants = KERNELS) -> Number:
     """Return the cycles of a launch."""
-    return constants.launch + table(constants, "launch_of_clusters")[configs.cluster_size]
+    return constants.launch + table(constants, "launch_of_clusters", configs.cluster_size)
 
 
 def _multiply_cycles(
@@ -149,7 +161,7 @@ def _multiply_cycles(
     lone_step = np.where(c.num_consumers == 1, constants.lone_step, 0.0)
     multiply_adds = c.tile_m * c.tile_n * c.tile_k
     if np.all(c.mma_sync):  # fp64
-        cycles = table(constants, "mma_f64")[c.num_consumers] * multiply_adds / 128 + lone_step
+        cycles = table(constants, "mma_f64", c.num_consumers) * multiply_adds / 128 + lone_step
         return cycles, cycles
     cycles = constants.mma * multiply_adds * shapes.size / (64 * 2 * 32)
     narrow = 1 + constants.below_128 * (2 - c.tile_n / 64)
@@ -205,9 +217,13 @@ def _slower_in_strips(along_k: Number, strip: Number, constants: KernelConstants
     return np.where(along_k, 1.0, slower)
 
 
+def table(constants: KernelConstants, name: str, keys: Number) -> Number:
+    """Return the values of a table; an absent key has the value of the next lower key."""
+    return _values(constants, name)[np.asarray(keys, np.intp)]
+
+
 @functools.lru_cache(maxsize=64)
-def table(constants: KernelConstants, name: str) -> NDArray[np.float64]:
-    """Return a table as an array; an absent key has the value of the next lower key."""
+def _values(constants: KernelConstants, name: str) -> NDArray[np.float64]:
     found: Mapping[int, Any] = getattr(constants, name)
     keys = [
         max((key for key in found if key <= size), default=0) for size in range(MAX_CLUSTER + 1)

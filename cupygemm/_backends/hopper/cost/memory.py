@@ -26,8 +26,8 @@ def memory_bytes(
     """
     s = shapes
     row = s.k * s.size * s.num_batches * 1.0
-    read_a = s.m * row * (1 + constants.lines_memory * s.a_crosses) * strip_a
-    read_b = s.n * row * (1 + constants.lines_memory * s.b_crosses) * strip_b
+    read_a = s.m * (row * (1 + constants.lines_memory * s.a_crosses) * strip_a)
+    read_b = s.n * (row * (1 + constants.lines_memory * s.b_crosses) * strip_b)
     return read_a + read_b + s.num_results * s.out_size * 1.0
 
 
@@ -40,4 +40,7 @@ def memory_rate(shapes: Shapes, constants: KernelConstants, *, cold: Number) -> 
 
 def between(value: Number, least: float, most: float) -> Number:
     """Return the position of a value between `least` (0) and `most` (1)."""
-    return np.minimum(1.0, np.maximum(0.0, (value - least) / (most - least)))
+    position = (value - least) / (most - least)
+    if isinstance(position, np.ndarray):
+        return np.clip(position, 0.0, 1.0)
+    return min(1.0, max(0.0, position))

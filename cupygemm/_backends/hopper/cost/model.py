@@ -11,6 +11,7 @@ All functions take numbers or columns of them, see `shapes`.
 from __future__ import annotations
 
 import functools
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -24,7 +25,7 @@ from cupygemm._backends.hopper.cost.parameters import KernelConstants
 from cupygemm._backends.hopper.cost.shapes import Number, Shapes, by_flag, shapes_of
 from cupygemm._records.problem import GemmProblem
 
-_SLICES = 96  # of L2
+_BYTES_OF_SLICES = 96 * LINE_BYTES  # a line of each slice of L2
 
 
 class TileCost(NamedTuple):
@@ -179,21 +180,18 @@ def pieces(
     c, s = configs, shapes
     t = tiles_of(c, s, arch) if tiles is None else tiles
     f = fixed_costs(c, s, constants) if fixed is None else fixed
-    clusters, units = t.clusters, t.units
-    active = _blocks_at_work(c, t)
+    cuts, rounds = c.stream_k > 0, t.units / t.clusters
+    active = _blocks_at_work(c, t, cuts)
     tile = _tile_costs(c, s, t, f, active, constants)
-    whole = -(-units // clusters)
-    rounds = np.where(c.stream_k > 0, units / clusters, whole)
+    whole = np.ceil(rounds)
+    rounds = np.where(cuts, rounds, whole)
     steps = t.steps / (c.split_k * c.cluster_k)
+    of_steps = steps * tile.step
     # Consumers that take turns store all tiles but the last one while they multiply.
-    hidden = c.ping_pong * np.minimum(tile.epilogue, steps * tile.step)
-    compute = rounds * steps * tile.step + whole * tile.epilogue - (whole - 1) * hidden
-    evenly = _cuts_evenly(c, t, f)
-    early = np.where(units > clusters, constants.wait_behind, constants.wait)
-    waiting = (c.stream_k > 0) * np.where(evenly, constants.wait_evenly, early)
-    collected = waiting + f.sums * (1 + np.maximum(1.0, clusters / units))
-    added_bytes = c.split_k * (s.num_results * s.part_size)
-    adding = constants.add + added_bytes / constants.add_bytes
+    hidden = c.ping_pong * np.minimum(tile.epilogue, of_steps)
+    compute = rounds * of_steps + whole * tile.epilogue - (whole - 1) * hidden
+    evenly, collected = _collected(t, f, cuts, constants)
+    added_bytes = c.split_k * (s.num_results * s.part_size / constants.add_bytes)
     return Pieces(
         fixed=f,
         tiles=t,
@@ -206,18 +204,15 @@ def pieces(
         compute=compute + collected,
         memory_bytes=memory_bytes(s, constants, f.strip_a, f.strip_b),
         slower=1 + f.idle * np.maximum(0.0, 1 - active / arch.num_sms),
-        few=np.maximum(1.0, constants.memory / (constants.memory_of_sm * active)),
-        added=(c.split_k > 1) * adding,
+        few=np.maximum(1.0, constants.memory / constants.memory_of_sm / active),
+        added=(c.split_k > 1) * (constants.add + added_bytes),
     )
 
 
 def costs(
     shapes: Shapes, of: Pieces, constants: KernelConstants = KERNELS, *, cold: Number = False
 ) -> Cost:
-    """Return the costs of products; L2 holds no part of `cold` operands, however small.
-
-    `cold` may be an array that broadcasts against the columns.
-    """
+    """Return the costs of products; L2 holds no part of `cold` operands, however small."""
     limits = constants.cold_bytes_none, constants.cold_bytes_all
     share = by_flag(cold, 1.0, between(shapes.moved_bytes, *limits))
     slower = np.maximum(of.slower, 1 + share * (of.few - 1))
@@ -230,7 +225,7 @@ def costs(
 def tile_costs(configs: Config, shapes: Shapes, arch: HopperArch, units: Number) -> TileCost:
     """Return the costs of one tile of kernels with `units` tiles of clusters in total."""
     tiles = tiles_of(configs, shapes, arch)._replace(units=units)
-    active = _blocks_at_work(configs, tiles)
+    active = _blocks_at_work(configs, tiles, configs.stream_k > 0)
     return _tile_costs(configs, shapes, tiles, fixed_costs(configs, shapes), active, KERNELS)
 
 
@@ -243,10 +238,10 @@ def _tile_costs(
     constants: KernelConstants,
 ) -> TileCost:
     f = fixed
-    alone = (configs.cluster_size == 1) & (tiles.units > tiles.clusters)
+    alone = f.alone & (tiles.units > tiles.clusters)
     mma = np.where(alone, f.mma_alone, f.mma)
     l2 = _load_cycles(configs, shapes, tiles, f, active, constants)
-    power = constants.power * np.minimum(1.0, shapes.heating_work / constants.long_work)
+    power = constants.power * between(shapes.heating_work, 0.0, constants.long_work)
     slower = np.where(alone, 1 + power * constants.power_alone, 1 + power)
     step = _of_both(mma, l2) + constants.step + f.meeting
     return TileCost(step * slower, f.epilogue, mma, l2)
@@ -266,50 +261,56 @@ def _of_both(mma: Number, l2: Number) -> Number:
 def tiles_of(configs: Config, shapes: Shapes, arch: HopperArch) -> Tiles:
     """Return how products are divided into tiles."""
     c, s = configs, shapes
-    minus_m, minus_n = -s.m, -s.n  # x // y rounds down, so -(-x // y) rounds up
-    across = -(minus_n // (c.tile_n * c.cluster_n))
-    down = -(minus_m // (c.tile_m * c.cluster_m))
+    across, down = np.ceil(s.n / c.span_n), np.ceil(s.m / c.span_m)
     return Tiles(
-        rows=-(minus_m // c.tile_m),
-        columns=-(minus_n // c.tile_n),
+        rows=np.ceil(s.m / c.tile_m),
+        columns=np.ceil(s.n / c.tile_n),
         across=across,
         units=down * across * (s.num_batches * c.split_k),
         clusters=clusters_on(arch, c.cluster_size),
-        steps=-(-s.k // c.tile_k),
+        steps=np.ceil(s.k / c.tile_k),
     )
 
 
 def num_units(configs: Config, shapes: Shapes) -> Number:
     """Return the units of work for clusters: tiles times batch times parts of k."""
     c, s = configs, shapes
-    tiles_m = -(-s.m // (c.tile_m * c.cluster_m))
-    tiles_n = -(-s.n // (c.tile_n * c.cluster_n))
+    tiles_m, tiles_n = -(-s.m // c.span_m), -(-s.n // c.span_n)
     return tiles_m * tiles_n * (s.num_batches * c.split_k)
 
 
 def clusters_on(arch: HopperArch, sizes: Number) -> Number:
     """Return how many clusters of these sizes fit on the GPU."""
-    return _clusters(arch)[sizes]
+    return _clusters(arch)[np.asarray(sizes, np.intp)]
 
 
 @functools.cache
-def _clusters(arch: HopperArch) -> NDArray[np.int64]:
-    return np.array([0, *(arch.num_clusters(size) for size in range(1, MAX_CLUSTER + 1))])
+def _clusters(arch: HopperArch) -> NDArray[np.float64]:
+    sizes = range(1, MAX_CLUSTER + 1)
+    return np.array([0, *map(arch.num_clusters, sizes)], np.float64)
 
 
-def _blocks_at_work(configs: Config, tiles: Tiles) -> Number:
+def _blocks_at_work(configs: Config, tiles: Tiles, cuts: Number) -> Number:
     """Return how many blocks compute at a time."""
-    clusters, units = tiles.clusters, tiles.units
-    busy = np.where(configs.stream_k > 0, clusters, np.minimum(units, clusters))
-    return busy * configs.cluster_size
+    clusters = tiles.clusters
+    return np.where(cuts, clusters, np.minimum(tiles.units, clusters)) * configs.cluster_size
 
 
-def _cuts_evenly(configs: Config, tiles: Tiles, fixed: FixedCosts) -> Number:
-    """Return whether each cluster computes one part of one tile, and all parts are equal."""
-    parts = np.maximum(1, tiles.clusters // tiles.units)  # of each tile
-    groups = -(-tiles.steps // fixed.step_group)
-    are_equal = (parts * tiles.units == tiles.clusters) & (groups % parts == 0)
-    return (configs.stream_k > 0) & are_equal
+def _collected(
+    tiles: Tiles, fixed: FixedCosts, cuts: Number, constants: KernelConstants
+) -> tuple[Number, Number]:
+    """Return which kernels split tiles into equal parts, and the cycles to add parts (stream-K).
+
+    Parts are equal if each cluster computes one part of one tile, with as many steps as others.
+    """
+    parts = tiles.clusters / tiles.units  # of each tile
+    of_groups = np.ceil(tiles.steps / fixed.step_group) / parts
+    most = np.maximum(1.0, parts)
+    # A number of tiles that divides the clusters, and a number of parts that divides the groups.
+    evenly = cuts & (np.floor(most) == parts) & (np.floor(of_groups) == of_groups)
+    early = np.where(parts < 1, constants.wait_behind, constants.wait)
+    waiting = cuts * np.where(evenly, constants.wait_evenly, early)
+    return evenly, waiting + fixed.sums * (1 + most)
 
 
 def _load_cycles(
@@ -327,9 +328,7 @@ def _load_cycles(
     The fewer different lines are in flight, the less evenly they spread over the slices.
     """
     c, s, f = configs, shapes, fixed
-    step_bytes = c.tile_k * s.size
-    step_lines = step_bytes / (LINE_BYTES * _SLICES)
-    a_in_flight, b_in_flight = _tiles_in_flight(c, tiles, s.num_batches, active)
+    a_in_flight, b_in_flight = _tiles_in_flight(c, tiles, f, s.num_batches, active)
     taken: list[Number] = []
     asked: list[Number] = []
     of_slices: list[Number] = []
@@ -339,30 +338,29 @@ def _load_cycles(
         (c.tile_m, c.cluster_n, of_a, f.narrow_a, f.crossed_a, a_in_flight),
         (c.tile_n, c.cluster_m, of_b, f.narrow_b, f.crossed_b, b_in_flight),
     ):
-        indices = np.minimum(tile, most) * narrow
+        indices = (tile if most is math.inf else np.minimum(tile, most)) * narrow
         camping = by_flag(along_k, constants.camping_along_k, constants.camping_across) * camps
         more_in_l2 = crosses * constants.lines_l2 + camping
         taken.append(indices * (1 + crosses * crossed))
         asked.append(indices / shares * (1 + crosses * constants.lines))
-        of_slice = in_flight * indices * step_lines * (1 + more_in_l2)
+        of_slice = in_flight * indices * f.step_bytes * ((1 + more_in_l2) / _BYTES_OF_SLICES)
         requests = np.maximum(1.0, active / (in_flight * shares)) ** f.merged  # for each line
         of_slices.append(requests * (of_slice + constants.uneven * np.sqrt(of_slice)))
     (taken_a, taken_b), (asked_a, asked_b), (slices_a, slices_b) = taken, asked, of_slices
-    of_sm = step_bytes * np.maximum(taken_a + taken_b, asked_a + asked_b) / constants.l2_of_sm
+    of_sm = np.maximum(taken_a + taken_b, asked_a + asked_b) * f.step_bytes / constants.l2_of_sm
     cycles = np.maximum(of_sm, constants.slice_clocks * (slices_a + slices_b)) * f.sent
-    cycles = cycles * by_flag(s.has_batch, constants.batch, 1.0)
-    return np.maximum(cycles, f.issue)
+    return np.maximum(cycles * by_flag(s.has_batch, constants.batch, 1.0), f.issue)
 
 
 def _tiles_in_flight(
-    configs: Config, tiles: Tiles, batches: Number, active: Number
+    configs: Config, tiles: Tiles, fixed: FixedCosts, batches: Number, active: Number
 ) -> tuple[Number, Number]:
     """Return how many different tiles of A and of B are loaded while `active` blocks compute."""
     c, rows, columns = configs, tiles.rows, tiles.columns
     matrices = c.split_k * c.cluster_k * batches
     matrices_in_flight = np.maximum(1.0, np.minimum(matrices, active / (rows * columns)))
     blocks = active / matrices_in_flight
-    of_a = np.minimum(np.minimum(rows, c.group_m * c.cluster_m), blocks)
+    of_a = np.minimum(np.minimum(rows, fixed.raster_rows), blocks)
     of_b = np.maximum(1, np.minimum(columns, np.ceil(blocks / of_a)))
     return of_a * matrices_in_flight, of_b * matrices_in_flight
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False, init=False)
 class KernelConstants:
     """The constants of the model of a kernel's time, see `cupygemm._backends.hopper.cost.model`.
 
@@ -176,6 +177,12 @@ class KernelConstants:
     lone_block: float
     exchange: float
     exchange_bytes: float
+
+    def __init__(self, **values: Any) -> None:
+        """Set all fields; a generated method of so many arguments takes long to compile."""
+        if values.keys() != self.__annotations__.keys():
+            raise TypeError(f"other fields than {', '.join(self.__annotations__)}")
+        vars(self).update(values)
 
 
 @dataclass(frozen=True, eq=False)

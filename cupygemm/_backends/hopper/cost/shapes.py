@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
+import operator
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
@@ -19,6 +20,7 @@ from cupygemm._backends.hopper.compilation.source import parts_dtype
 from cupygemm._backends.hopper.config import (
     CAMP_BYTES,
     LINE_BYTES,
+    MAX_BOX,
     SWIZZLE_LINES,
     HopperConfig,
     a_in_registers,
@@ -47,7 +49,8 @@ class Shapes(NamedTuple):
     from_registers : bool
         Whether A comes from registers.
     a_indices, b_indices : float
-        The most rows of a k-major operand that are loaded; infinite for other operands.
+        The most rows of a k-major operand that are loaded for a tile; infinite if the operand has
+        as many as the largest tile, or is not k-major.
     a_crosses, b_crosses : float
         The share of rows that do not begin at a cache line.
     a_camps, b_camps : bool
@@ -86,19 +89,8 @@ class Shapes(NamedTuple):
 @functools.lru_cache(maxsize=1024)
 def shapes_of(problem: GemmProblem) -> Shapes:
     """Return the properties of one problem that the cost model reads."""
-    found: dict[str, Any] = {}
-    for name, extent, major in (
-        ("a", problem.m, problem.a_major),
-        ("b", problem.n, problem.b_major),
-    ):
-        pitch, along_k = row_bytes(problem, name), major == "k"
-        boxes = -(-extent // SWIZZLE_LINES) * SWIZZLE_LINES
-        found |= {
-            f"{name}_along_k": along_k,
-            f"{name}_indices": float(boxes) if along_k else math.inf,
-            f"{name}_crosses": 1 - math.gcd(pitch, LINE_BYTES) / LINE_BYTES,
-            f"{name}_camps": pitch % CAMP_BYTES == 0,
-        }
+    pitch_a, pitch_b = row_bytes(problem, "a"), row_bytes(problem, "b")
+    a_along_k, b_along_k = problem.a_major == "k", problem.b_major == "k"
     m, n, k, batches = problem.m, problem.n, problem.k, problem.num_batches
     size, out_size = ITEMSIZE[problem.a_dtype], ITEMSIZE[problem.out_dtype]
     return Shapes(
@@ -110,12 +102,24 @@ def shapes_of(problem: GemmProblem) -> Shapes:
         size=size,
         out_size=out_size,
         part_size=ITEMSIZE[parts_dtype(problem)],
+        a_along_k=a_along_k,
+        b_along_k=b_along_k,
         from_registers=a_in_registers(problem),
+        a_indices=_loaded_rows(m) if a_along_k and m < MAX_BOX else math.inf,
+        b_indices=_loaded_rows(n) if b_along_k and n < MAX_BOX else math.inf,
+        a_crosses=1 - math.gcd(pitch_a, LINE_BYTES) / LINE_BYTES,
+        b_crosses=1 - math.gcd(pitch_b, LINE_BYTES) / LINE_BYTES,
+        a_camps=pitch_a % CAMP_BYTES == 0,
+        b_camps=pitch_b % CAMP_BYTES == 0,
         num_results=m * n * batches,
         moved_bytes=float(((m + n) * k * size + m * n * out_size) * batches),
         heating_work=0.0 if problem.a_dtype == "f64" else float(m * n * k * batches * size),
-        **found,
     )
+
+
+def _loaded_rows(extent: int) -> float:
+    """Return the most rows of a k-major operand that are loaded: whole groups of the swizzle."""
+    return float(-(-extent // SWIZZLE_LINES) * SWIZZLE_LINES)
 
 
 def columns_of(shapes: Iterable[Shapes]) -> Shapes:
@@ -123,22 +127,22 @@ def columns_of(shapes: Iterable[Shapes]) -> Shapes:
     return Shapes(*map(np.array, zip(*shapes, strict=True)))
 
 
-def either(plain: Shapes, transposed: Shapes, is_transposed: NDArray[np.bool_]) -> Shapes:
-    """Return columns that hold one problem or the other for each kernel."""
-    return Shapes(
-        *(
-            x if x == y else np.where(is_transposed, y, x)
-            for x, y in zip(plain, transposed, strict=True)
-        )
-    )
+def pair_of(first: Shapes, second: Shapes | None = None) -> Shapes:
+    """Return one or two problems: what both share as numbers, other properties as arrays of two."""
+    if second is None:
+        return first
+    return Shapes(*(x if x == y else np.array((x, y)) for x, y in zip(first, second, strict=True)))
 
 
 def entries(record: Record, rows: Rows) -> Record:
-    """Return some rows of a record of columns and numbers, or of nested records."""
-    found = [
-        x[rows] if isinstance(x, np.ndarray) else entries(x, rows) if isinstance(x, tuple) else x
-        for x in record
-    ]
+    """Return some rows of a record of columns and numbers."""
+    found = [x[rows] if isinstance(x, np.ndarray) else x for x in record]
+    return tuple.__new__(type(record), found)
+
+
+def without_constants(record: Record) -> Record:
+    """Return a record of columns with a number in place of each column of equal entries."""
+    found = [x[0] if len(x) and (x == x[0]).all() else x for x in record]
     return tuple.__new__(type(record), found)
 
 
@@ -160,37 +164,15 @@ def row_bytes(problem: GemmProblem, name: str) -> int:
     return copied_pitch(row) if align == LINE_BYTES else -(-row // align) * align
 
 
-class ConfigColumns:
-    """Columns of configurations, with the names of `HopperConfig`'s fields.
+_FLAGS = ("promote", "mma_sync", "transposed_c", "ping_pong")
 
-    Attributes
-    ----------
-    bases : tuple of HopperConfig
-    rows : numpy.ndarray
-        The index in `bases` of each entry; entries may also differ in `split_k` and `stream_k`.
-    of_bases : ConfigColumns
-        The columns of `bases`, from which these entries are taken.
+
+class ConfigColumns(NamedTuple):
+    """Columns of configurations, with the names of `HopperConfig`'s properties.
+
+    Numbers are in float64, which holds them exactly: NumPy divides and rounds integers more slowly.
     """
 
-    FIELDS = (
-        "tile_m",
-        "tile_n",
-        "tile_k",
-        "num_consumers",
-        "num_stages",
-        "epilogue_buffers",
-        "cluster_m",
-        "cluster_n",
-        "cluster_k",
-        "cluster_size",
-        "group_m",
-        "split_k",
-        "stream_k",
-        "promote",
-        "mma_sync",
-        "transposed_c",
-        "ping_pong",
-    )
     tile_m: Number
     tile_n: Number
     tile_k: Number
@@ -201,6 +183,8 @@ class ConfigColumns:
     cluster_n: Number
     cluster_k: Number
     cluster_size: Number
+    span_m: Number
+    span_n: Number
     group_m: Number
     split_k: Number
     stream_k: Number
@@ -209,29 +193,10 @@ class ConfigColumns:
     transposed_c: Number
     ping_pong: Number
 
-    def __init__(self, bases: Sequence[HopperConfig]) -> None:
-        self.bases = tuple(bases)
-        self.rows = np.arange(len(self.bases))
-        self.of_bases = self
-        for name in self.FIELDS:
-            column = [getattr(config, name) for config in self.bases]
-            setattr(self, name, np.array(column) if column else np.empty(0, np.int64))
-
-    def __getattr__(self, name: str) -> Number:
-        """Return a column, which is gathered from the columns of `bases` on first use."""
-        if name not in self.FIELDS:
-            raise AttributeError(name)
-        column = getattr(self.of_bases, name)[self.rows]
-        setattr(self, name, column)
-        return column
-
-    def taken(self, rows: NDArray[np.int64], split_k: Number, stream_k: Number) -> ConfigColumns:
-        """Return some of the configurations, with other divisions of k."""
-        found = ConfigColumns.__new__(ConfigColumns)
-        found.bases, found.rows, found.of_bases = self.bases, rows, self.of_bases
-        found.split_k, found.stream_k = split_k, stream_k
-        return found
-
-    def at(self, rows: Rows) -> ConfigColumns:
-        """Return some of these rows."""
-        return self.taken(self.rows[rows], self.split_k[rows], self.stream_k[rows])
+    @classmethod
+    def of(cls, configs: Sequence[HopperConfig]) -> ConfigColumns:
+        """Return the columns of configurations."""
+        rows = list(map(operator.attrgetter(*cls._fields), configs))
+        numbers = np.array(rows, np.float64).reshape(-1, len(cls._fields)).T.copy()
+        columns = zip(cls._fields, numbers, strict=True)
+        return cls(*(column > 0 if name in _FLAGS else column for name, column in columns))
