@@ -2,20 +2,17 @@
 
 `cupy.matmul` uses the algorithm that cuBLAS prefers, and cannot be captured into a CUDA graph. This
 backend ranks the algorithms that the library offers by a model, `tune` can measure them, and
-calls can be captured.
+calls can be captured. Every process has this backend, so it imports what products need only for
+them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cupygemm._backends.blas import too_large
-from cupygemm._backends.cublaslt.algorithm import LtConfig, algorithm_of
-from cupygemm._backends.cublaslt.library import HeuristicResult, LtProduct, library
-from cupygemm._backends.cublaslt.product import COMPUTE, Stack, describe, launch_of, stack_of
-from cupygemm._backends.cublaslt.select import LtCandidate, ranked
 from cupygemm._backends.no_extras import NoExtras
 from cupygemm._backends.protocol import (
     SUPPORTED,
@@ -31,14 +28,19 @@ from cupygemm._records.problem import GemmProblem
 from cupygemm._request.placement import Placement, place
 from cupygemm._request.request import Request
 
+if TYPE_CHECKING:
+    from cupygemm._backends.cublaslt.algorithm import LtConfig
+    from cupygemm._backends.cublaslt.library import HeuristicResult, LtProduct
+    from cupygemm._backends.cublaslt.product import Stack
+    from cupygemm._backends.cublaslt.select import LtCandidate
+
 
 def create(properties: DeviceProperties) -> Backend:
     """Return the backend of a device."""
     return CublasLtBackend(properties)
 
 
-@dataclass(frozen=True)
-class Chosen:
+class Chosen(NamedTuple):
     """The algorithm of a request, and the placement that it was chosen for."""
 
     placement: Placement
@@ -56,13 +58,22 @@ class CublasLtBackend(NoExtras):
     """
 
     name = "cublaslt"
-    config_type = LtConfig
 
     def __init__(self, properties: DeviceProperties) -> None:
         self._device = properties
 
+    @property
+    def config_type(self) -> type[LtConfig]:  # type: ignore[override]
+        """Return the type of its configurations."""
+        from cupygemm._backends.cublaslt.algorithm import LtConfig
+
+        return LtConfig
+
     def supports(self, request: Request) -> Support:
         """Tell whether the library is installed and supports the types and extents."""
+        from cupygemm._backends.cublaslt.library import library
+        from cupygemm._backends.cublaslt.product import COMPUTE
+
         types = request.types
         if request.moduli:
             return Support("precision asks for products of int8")
@@ -88,6 +99,9 @@ class CublasLtBackend(NoExtras):
 
     def candidates(self, request: Request) -> Sequence[LtCandidate]:
         """Return the algorithms that the library offers, ordered by their modelled cost."""
+        from cupygemm._backends.cublaslt.product import describe, stack_of
+        from cupygemm._backends.cublaslt.select import ranked
+
         placement = place(_unrounded(request), row_bytes=1)
         stack = stack_of(placement.layout)
         product = describe(placement.layout, stack, self._device.index)
@@ -95,6 +109,10 @@ class CublasLtBackend(NoExtras):
 
     def compile(self, request: Request, config: Any = None, *, reason: str = "") -> Compiled:
         """Choose the algorithm; nothing is compiled."""
+        from cupygemm._backends.cublaslt.algorithm import algorithm_of
+        from cupygemm._backends.cublaslt.product import describe, stack_of
+        from cupygemm._backends.cublaslt.select import ranked
+
         placement = place(_unrounded(request), row_bytes=1)
         problem = placement.layout.problem
         stack = stack_of(placement.layout)
@@ -121,6 +139,8 @@ class CublasLtBackend(NoExtras):
 
     def launch(self, request: Request, compiled: Compiled) -> Runner:
         """Return the runner, which rounds the product if it has another type than the operands."""
+        from cupygemm._backends.cublaslt.product import launch_of
+
         chosen: Chosen = compiled.handle
         launch = launch_of(
             chosen.product,

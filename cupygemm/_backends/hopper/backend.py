@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 from cupygemm._backends.hopper.choice import tf32x3
 from cupygemm._backends.hopper.choice.by_sm import SHARED_BYTES
@@ -73,16 +73,14 @@ def create(properties: DeviceProperties) -> HopperBackend:
     return HopperBackend(HopperArch.of_device(properties.name, properties.values))
 
 
-@dataclass(frozen=True)
-class SmallKernel:
+class SmallKernel(NamedTuple):
     """The kernel for small matrices, and the placement that it was chosen for."""
 
     placement: Placement
     config: SmallConfig
 
 
-@dataclass(frozen=True)
-class Kernels:
+class Kernels(NamedTuple):
     """The kernels of a request, and the placement that they were chosen for."""
 
     placement: Placement

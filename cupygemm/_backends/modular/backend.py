@@ -1,25 +1,18 @@
 """The backend of ``precision="int8x14"`` and similar, on devices whose kernels multiply int8.
 
 It multiplies float32 and float64 by residues (product.py). The other backends of the device, which
-it receives as an argument, multiply the residues.
+it receives as an argument, multiply the residues. Every process has this backend, so it imports
+what products of residues need only for them.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cupygemm._backends.modular.kernels import Kernels
-from cupygemm._backends.modular.product import (
-    Compute,
-    ModularProduct,
-    multiplier,
-    rows_at_once,
-    sums_request,
-)
 from cupygemm._backends.no_extras import NoExtras
 from cupygemm._backends.protocol import (
     NOT_ASKED,
@@ -30,7 +23,6 @@ from cupygemm._backends.protocol import (
     Runner,
     Support,
 )
-from cupygemm._numerics.residues import MOST_TERMS
 from cupygemm._records.shapes import Shape
 from cupygemm._request.arrays import Array
 from cupygemm._request.copies import assign, in_type
@@ -38,7 +30,11 @@ from cupygemm._request.epilogue import EpilogueRequest
 from cupygemm._request.promotion import I8, I32
 from cupygemm._request.request import Request
 
-KernelsByType = dict[tuple[np.dtype[Any], int], Kernels]
+if TYPE_CHECKING:
+    from cupygemm._backends.modular.kernels import Kernels
+    from cupygemm._backends.modular.product import Compute
+
+    KernelsByType = dict[tuple[np.dtype[Any], int], Kernels]
 
 
 def create(others: Sequence[Backend]) -> Backend:
@@ -86,6 +82,9 @@ class ModularBackend(NoExtras):
 
     def compile(self, request: Request, config: Any = None, *, reason: str = "") -> Compiled:
         """Compile the product of the residues of the first rows."""
+        from cupygemm._backends.modular.product import multiplier, rows_at_once, sums_request
+        from cupygemm._numerics.residues import MOST_TERMS
+
         shape, moduli = request.shape, request.moduli
         matrices = int(np.prod(shape.batch, dtype=np.int64))
         rows = min(shape.m, rows_at_once(moduli, matrices, shape.m, shape.n))
@@ -112,6 +111,9 @@ class ModularBackend(NoExtras):
 
     def launch(self, request: Request, compiled: Compiled) -> Runner:
         """Load the kernels and return the runner of the request."""
+        from cupygemm._backends.modular.kernels import Kernels
+        from cupygemm._backends.modular.product import ModularProduct
+
         dtype, moduli = request.types.operand, request.moduli
         kernels = self._kernels.get((dtype, moduli))
         if kernels is None:
@@ -121,6 +123,8 @@ class ModularBackend(NoExtras):
     @functools.cached_property
     def _has_int8(self) -> bool:
         """Whether the first of the others multiplies residues; the check takes milliseconds."""
+        from cupygemm._backends.modular.product import sums_request
+
         shape = (1, 1, 64, 64)
         residues = sums_request(shape, shape, (1, 1, 64 * I32.itemsize, I32.itemsize))
         return bool(self._others[0].supports(residues))

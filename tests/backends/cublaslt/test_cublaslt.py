@@ -30,7 +30,7 @@ def lt(monkeypatch):
     """The substitute, in the place of the library."""
     fake = FakeLibrary()
     library.handle.cache_clear()
-    for module in (library, algorithm, backend):
+    for module in (library, algorithm):
         monkeypatch.setattr(module, "library", lambda: fake)
     yield fake
     library.handle.cache_clear()
@@ -179,7 +179,7 @@ def test_without_the_library_the_reason_says_so(monkeypatch):
     def absent():
         raise OSError("cuBLASLt was not found")
 
-    monkeypatch.setattr(backend, "library", absent)
+    monkeypatch.setattr(library, "library", absent)
     request = make_request(*[contiguous((8, 8), np.dtype("f8"))] * 2)
     assert backend.create(GPU).supports(request).reason == "cuBLASLt was not found"
     assert backend.create(GPU).problem(request) is None

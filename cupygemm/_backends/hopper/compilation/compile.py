@@ -5,9 +5,8 @@ from __future__ import annotations
 import functools
 import io
 import struct
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from cupygemm._backends.hopper.cuda.nvrtc import find_nvrtc
 from cupygemm._build.cache import get_or_build
@@ -19,8 +18,7 @@ _PAIR = 0x04  # the format of an attribute that has a size and a payload
 _PLAIN = (0x01, 0x02, 0x03)  # formats of two bytes of payload
 
 
-@dataclass(frozen=True)
-class CubinResources:
+class CubinResources(NamedTuple):
     """The registers and the memory that one kernel uses, read from its cubin.
 
     Attributes
@@ -49,8 +47,7 @@ class CubinResources:
         )
 
 
-@dataclass(frozen=True)
-class Cubin:
+class Cubin(NamedTuple):
     """A cubin in the cache.
 
     Attributes

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from cupygemm._backends.config_source import config_lines, epilogue_lines, major_of
 from cupygemm._backends.hopper.config import HopperConfig, a_in_registers
@@ -25,8 +24,7 @@ _PTX_TYPES = {
 }
 
 
-@dataclass(frozen=True)
-class BlockScales:
+class BlockScales(NamedTuple):
     """How a kernel reads the scales of blocks of k.
 
     Attributes

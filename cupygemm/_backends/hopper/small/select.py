@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import MappingProxyType
+from typing import NamedTuple
 
 from cupygemm._backends.config_table import ConfigTable
 from cupygemm._backends.hopper.choice import tf32x3
@@ -72,8 +73,7 @@ SMALL_CONFIGS: Mapping[DType, ConfigTable[SmallConfig]] = MappingProxyType(
 """The configurations of each type; among equal costs, the first is chosen."""
 
 
-@dataclass(frozen=True)
-class SmallCandidate:
+class SmallCandidate(NamedTuple):
     """A configuration that can run, with its modelled cost."""
 
     config: SmallConfig
@@ -160,8 +160,7 @@ def _unaligned_cycles(problem: GemmProblem, constants: SmallConstants) -> float:
     return cycles
 
 
-@dataclass(frozen=True)
-class SmallSelection:
+class SmallSelection(NamedTuple):
     """The configuration for a problem, and why."""
 
     config: SmallConfig
