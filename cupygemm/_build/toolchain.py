@@ -1,7 +1,10 @@
 """The compilers that make code objects from HIP C++ or AMDGPU assembly.
 
-There are three toolchains, tried in this order: ROCm's own clang, a clang of version 22 or later
-with the AMDGPU target on PATH, and the clang in PyPI's ziglang. `CUPYGEMM_TOOLCHAIN` selects one.
+There are three toolchains, tried in this order: ROCm's own clang, the clang in PyPI's ziglang, and
+a clang of version 22 or later with the AMDGPU target on PATH. `CUPYGEMM_TOOLCHAIN` selects one.
+ziglang's comes before the one on PATH: this package pins its version, so code is the same on each
+machine. It is also one static program, which starts in less than half of the time of Debian's.
+
 They need none of ROCm's headers or device libraries, because the kernels' sources include all that
 they need. The toolchains differ only in the number of commands: ziglang's clang cannot start its
 linker, so linking is a separate command.
@@ -226,7 +229,7 @@ class Toolchain:
 
 
 def find_toolchain(name: ToolchainName | None = None) -> Toolchain:
-    """Return the toolchain to use: ROCm's, else a clang on PATH, else ziglang's.
+    """Return the toolchain to use: ROCm's, else ziglang's, else a clang on PATH.
 
     The environment variable ``CUPYGEMM_TOOLCHAIN`` (``rocm``, ``clang`` or ``zig``) selects one.
 
@@ -251,8 +254,8 @@ def find_toolchain(name: ToolchainName | None = None) -> Toolchain:
 def _find_toolchain(forced: str) -> Toolchain:
     finders = {
         "rocm": _rocm_toolchain,
-        "clang": _clang_toolchain,
         "zig": _zig_toolchain,
+        "clang": _clang_toolchain,
     }
     if forced and forced not in finders:
         raise ToolchainError(
@@ -265,8 +268,8 @@ def _find_toolchain(forced: str) -> Toolchain:
                 return found
     missing = {
         "rocm": "ROCm's clang is not under ROCM_HOME, ROCM_PATH or /opt/rocm",
-        "clang": f"no clang of version {MINIMUM_CLANG} or later with the AMDGPU target is on PATH",
         "zig": "the package ziglang is not installed: pip install ziglang",
+        "clang": f"no clang of version {MINIMUM_CLANG} or later with the AMDGPU target is on PATH",
     }
     raise ToolchainError(
         f"CUPYGEMM_TOOLCHAIN is {forced!r}, but {missing[forced]}"

@@ -108,9 +108,32 @@ def test_toolchains_agree_on_the_registers(
     assert len(found) == 1
 
 
+def test_ziglangs_clang_is_preferred_to_one_on_path(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def found() -> str:
+        _toolchain._find_toolchain.cache_clear()
+        return find_toolchain().name
+
+    clang = tmp_path / "clang++"
+    clang.write_text("#!/bin/sh\necho clang version 99.0.0 amdgcn\n")
+    clang.chmod(0o755)
+    (tmp_path / "ld.lld").touch()
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(_toolchain, "_rocm_toolchain", lambda: None)
+    monkeypatch.delenv("CUPYGEMM_TOOLCHAIN", raising=False)
+    try:
+        if _toolchain.find_zig() is not None:
+            assert found() == "zig"
+        monkeypatch.setattr(_toolchain, "find_zig", lambda: None)
+        assert found() == "clang"
+    finally:
+        _toolchain._find_toolchain.cache_clear()
+
+
 def test_an_unknown_toolchain_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUPYGEMM_TOOLCHAIN", "gcc")
-    with pytest.raises(ToolchainError, match=r"'gcc'.*rocm, clang, zig"):
+    with pytest.raises(ToolchainError, match=r"'gcc'.*rocm, zig, clang"):
         find_toolchain()
 
 
