@@ -8,8 +8,9 @@ of the wheel and the times of the host are tracked but not compared.
 from __future__ import annotations
 
 import fnmatch
+import gc
 import itertools
-import os
+import multiprocessing
 import re
 import subprocess
 import sys
@@ -24,7 +25,7 @@ from benchmarks.history.install import ROOT
 from benchmarks.history.kept import ABSENT, Line, Machine
 from benchmarks.history.run import MACHINE, last_kept
 from benchmarks.history.site import benchmarks
-from benchmarks.history.worker import evaluate
+from benchmarks.history.worker import SUITE, evaluate
 
 COMPARED = ("computed.", "computed_hopper.", "emulated.", "modelled.")
 TOLERANCE = 0.02
@@ -33,12 +34,6 @@ _TRAILER = re.compile(
     r"^Accept-regression:\s*(?P<figures>[^:]+?)\s*:\s*(?P<reason>\S.*)$", re.MULTILINE
 )
 _SHOWN = 20
-_WARM = """
-import itertools, sys
-from suite.kernels import MAINLOOPS, TYPES, figures
-for case in itertools.product(TYPES, MAINLOOPS):
-    figures(sys.argv[1], *case)
-"""
 Results = dict[str, dict[str, Any]]
 
 
@@ -180,12 +175,23 @@ def _newest(machine: Machine) -> Line:
 
 
 def _warm() -> None:
-    """Fill the cache of figures, with one process for each architecture."""
-    suite = str(ROOT / "benchmarks")
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([suite, str(ROOT)])}
-    processes = [
-        subprocess.Popen([sys.executable, "-c", _WARM, target], env=environment, cwd=ROOT)
-        for target in ("gfx90a", "gfx942", "gfx950")
-    ]
-    for process in processes:
-        process.wait()
+    """Fill the cache of figures, with one process for each architecture.
+
+    The processes are forks, which share the modules and the digest of the emulator's sources. Their
+    millions of objects live until they end, so Python's garbage collector is off in them.
+    """
+    sys.path.insert(0, str(SUITE.parent))
+    from suite import kernels
+
+    kernels.emulator_digest()
+    gc.freeze()
+    with multiprocessing.get_context("fork").Pool(len(kernels.TARGETS), gc.disable) as pool:
+        pool.map(_compute, kernels.TARGETS, chunksize=1)
+
+
+def _compute(target: str) -> None:
+    """Compute the figures of all kernels for an architecture."""
+    from suite import kernels
+
+    for case in itertools.product(kernels.TYPES, kernels.MAINLOOPS):
+        kernels.figures(target, *case)

@@ -153,7 +153,7 @@ def _figures(target: str, config: Any, problem: Any) -> Figures:
     )
     extents = [getattr(problem, name) for name in ("m", "n", "k", "a_major", "b_major")]
     tile = (config.mainloop, config.tile_m, config.tile_n, config.tile_k, config.num_threads)
-    parts = (target, tile, problem.a_dtype, extents, _emulator(), _machine_code(kernel.path))
+    parts = (target, tile, problem.a_dtype, extents, emulator_digest(), _machine_code(kernel.path))
     path = _cache() / f"{hashlib.sha256(repr(parts).encode()).hexdigest()}.json"
     if path.exists():
         return Figures(**asdict(plain) | json.loads(path.read_text()))
@@ -287,7 +287,7 @@ def _allocate(memory: Any, nbytes: int) -> int:
 
 
 @functools.cache
-def _emulator() -> str:
+def emulator_digest() -> str:
     """Return a digest of all code that computes figures from machine code."""
     import cupygemm.emulator
 
