@@ -43,6 +43,8 @@ CUPYGEMM_INLINE void prologue(const Args &args, SharedAddress shared, bool produ
             mbarrier_init(Shape::full(shared, stage), Shape::num_fillers);
             mbarrier_init(Shape::empty(shared, stage), Shape::num_releases);
         }
+        if constexpr (Config::block_scaled)
+            mbarrier_init(Shape::passed(shared), most_arrivals);
         if constexpr (Config::by_sm)
             SmScheduler<Config>::prepare(shared);
         fence_mbarrier_init();

@@ -21,6 +21,10 @@ CUPYGEMM_INLINE void mbarrier_init(SharedAddress barrier, u32 arrivals) {
                  : "memory");
 }
 
+// The most arrivals of a phase. A barrier that expects them stays in its first phase, so every wait
+// for parity 1 passes.
+constexpr u32 most_arrivals = (1 << 20) - 1;
+
 // Make initialised barriers visible to the cluster's other blocks and to the copy engine.
 CUPYGEMM_INLINE void fence_mbarrier_init() {
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
@@ -54,21 +58,6 @@ CUPYGEMM_INLINE void mbarrier_arrive(SharedAddress barrier) {
 CUPYGEMM_INLINE void mbarrier_arrive_for(SharedAddress barrier, u32 arrivals) {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(arrivals)
                  : "memory");
-}
-
-// Whether the phase of this parity has ended. The answer takes some time, during which the thread
-// can execute other instructions.
-CUPYGEMM_INLINE bool mbarrier_try_wait(SharedAddress barrier, u32 parity) {
-    u32 ended;
-    asm volatile("{\n"
-                 ".reg .pred done;\n"
-                 "mbarrier.try_wait.parity.shared::cta.b64 done, [%1], %2;\n"
-                 "selp.u32 %0, 1, 0, done;\n"
-                 "}"
-                 : "=r"(ended)
-                 : "r"(barrier), "r"(parity)
-                 : "memory");
-    return ended != 0;
 }
 
 // Wait until the phase of this parity has ended. The hardware suspends the thread for a while

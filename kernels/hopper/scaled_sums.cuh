@@ -52,42 +52,43 @@ private:
 
     // While one consumer scales and adds, the others multiply. Instructions between the last
     // addition of a step and the first wgmma of the next delay both, so there are as few as
-    // possible.
+    // possible: the wait for the next stage has no branch around it, so that the compiler begins it
+    // before the additions, and each second branch of the loop is left out where registers suffice.
     CUPYGEMM_INLINE static void sum_steps(const Work &work, u32 consumer, u32 thread,
                                           SharedAddress shared, Ring &ring,
                                           Accumulators<Config> &acc) {
         Place place(shared, consumer, thread, ring.stage);
         mbarrier_wait(T::full(shared, ring.stage), ring.parity);
+#pragma unroll(Config::scale_per_column ? 1 : 2)
         for (u32 step = work.begin; step < work.end; ++step) {
-            const u32 stage = ring.stage;
-            const auto of_columns = place.scales.columns_of_step();
-            auto of_rows = place.scales.rows_of_block(0);
-            bool is_full = true; // the next stage
+            const SharedAddress empty = T::empty(shared, ring.stage);
+            const Place now = place;
+            place.advance(ring.stage);
+            ring.advance();
+            const bool is_end = step + 1 == work.end;
+            const SharedAddress full = is_end ? T::passed(shared) : T::full(shared, ring.stage);
+            const u32 parity = is_end ? 1 : ring.parity;
+            const auto of_columns = now.scales.columns_of_step();
+            auto of_rows = now.scales.rows_of_block(0);
 #pragma unroll
             for (u32 block = 0; block < T::consumer_blocks; ++block) {
                 const bool is_last = block + 1 == T::consumer_blocks;
                 typename Config::Accumulator sums[1][Config::tile_n / 2];
                 wgmma_fence(); // the additions read the sums
-                Mma::multiply(place.a_of_block(block), Place::layout | place.b, false, sums);
+                Mma::multiply(now.a_of_block(block), Place::layout | now.b, false, sums);
                 wgmma_commit();
                 const auto factors = ScalesOfStage<Config>::factors(of_rows, of_columns);
                 if (!is_last)
-                    of_rows = place.scales.rows_of_block(block + 1);
-                else
-                    ring.advance();
+                    of_rows = now.scales.rows_of_block(block + 1);
                 wgmma_wait<0>();
                 Mma::settle(sums);
                 if (is_last && !T::warps_release)
-                    Mma::release(T::empty(shared, stage), thread);
-                if (is_last && step + 1 != work.end) // the answer comes while the sums are added
-                    is_full = mbarrier_try_wait(T::full(shared, ring.stage), ring.parity);
-                place.scales.add(acc.value[block], sums[0], factors);
+                    Mma::release(empty, thread);
+                now.scales.add(acc.value[block], sums[0], factors);
             }
             if (T::warps_release)
-                Mma::release(T::empty(shared, stage), thread);
-            place.advance(stage);
-            if (!is_full)
-                mbarrier_wait(T::full(shared, ring.stage), ring.parity);
+                Mma::release(empty, thread);
+            mbarrier_wait(full, parity);
         }
     }
 

@@ -45,8 +45,10 @@ template <class Config> struct Tile {
         Config::num_consumers * Config::epilogue_buffers * block_bytes;
     static constexpr u32 staging_at = Config::num_stages * stage_bytes;
     static constexpr u32 barriers_at = staging_at + staging_bytes;
+    // With scales, a barrier where every wait for parity 1 passes, and 8 unused bytes.
+    static constexpr u32 passed_at = barriers_at + 2 * Config::num_stages * sizeof(u64);
     // The scales of a stage: of the tile's rows, and then of its columns.
-    static constexpr u32 scales_at = barriers_at + 2 * Config::num_stages * sizeof(u64);
+    static constexpr u32 scales_at = passed_at + (Config::block_scaled ? 2 * sizeof(u64) : 0);
     static constexpr u32 scale_bytes =
         Config::block_scaled ? (Config::tile_m + Config::tile_n) * sizeof(float) : 0;
     static constexpr u32 marks_at = scales_at + Config::num_stages * scale_bytes;
@@ -114,6 +116,7 @@ template <class Config> struct Tile {
     CUPYGEMM_INLINE static SharedAddress full(SharedAddress shared, u32 stage) {
         return shared + barriers_at + stage * sizeof(u64);
     }
+    CUPYGEMM_INLINE static SharedAddress passed(SharedAddress shared) { return shared + passed_at; }
     CUPYGEMM_INLINE static SharedAddress scales(SharedAddress shared, u32 stage) {
         return shared + scales_at + stage * scale_bytes;
     }

@@ -275,7 +275,8 @@ class HopperConfig:
     def shared_bytes(self, itemsize: int, b_major: str) -> int:
         """Return the shared memory of a block: ring and staging buffers."""
         staging = self.num_consumers * self.epilogue_buffers * BLOCK_ROWS * SLAB_BYTES
-        return self.num_stages * self.stage_bytes(itemsize, b_major) + staging
+        passed = 16 if self.scaled else 0  # see passed_at of tile.cuh
+        return self.num_stages * self.stage_bytes(itemsize, b_major) + staging + passed
 
     def stage_bytes(self, itemsize: int, b_major: str) -> int:
         """Return the shared memory of a stage of the ring, with its barriers and scales."""
