@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import ml_dtypes
 import numpy as np
 import pytest
 
 import cupygemm
+from cupygemm._backends.hopper.choice.tile_shapes import SCALED_CONFIGS
+from cupygemm._backends.hopper.other_products import block_scales
 from cupygemm._plan.table import PLANS
 from cupygemm._products import row_groups
 
@@ -104,3 +108,11 @@ def test_scales_that_are_adjacent_along_the_rows(cp, masked):
     """The copy engine copies those of a tile, but not those of groups that begin in between."""
     sizes = (72, 0, 130, 5)  # groups of sorted rows begin at 0, 72 and 202
     check_scaled(cp, sizes, masked=masked, shape_b=lambda n: (n // 128 + 1,), along_rows=True)
+
+
+@pytest.mark.parametrize("group_m", [1, 2, 3])
+def test_tiles_are_in_raster_groups(cp, monkeypatch, group_m):
+    """Five rows of tiles are in full raster groups and in one that is lower."""
+    small = next(each for each in SCALED_CONFIGS if (each.tile_m, each.tile_n) == (64, 64))
+    monkeypatch.setattr(block_scales, "SCALED_CONFIGS", (replace(small, group_m=group_m),))
+    check_scaled(cp, (300, 0, 70), masked=False, shape_b=lambda n: (n // 128 + 1,))
