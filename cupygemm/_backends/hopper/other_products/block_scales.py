@@ -64,14 +64,20 @@ def _scaled_cycles(candidate: HopperCandidate) -> float:
     """Return the modelled cycles of a kernel with scales along k.
 
     The model describes kernels without such scales. A lone consumer leaves the tensor cores idle
-    while it scales, so it is best to divide k a little more. Three consumers serve groups of rows
-    (measured on an H200).
+    while it scales, so it is best to divide k a little more. With several consumers, a tile takes
+    longer if fewer than 64 of its columns share a scale, and one of 256 rows also if the staging
+    buffers do not hold its results (measured on an H200, 2026-11-29).
     """
-    config = candidate.config
-    divided = config.split_k > 1 or config.stream_k > 0
-    if config.num_consumers == 3:
-        return candidate.cycles * 1.15
-    return candidate.cycles * (0.94 if divided and config.num_consumers == 1 else 1.0)
+    config, factor = candidate.config, 1.0
+    if config.num_consumers == 1:
+        divided = config.split_k > 1 or config.stream_k > 0
+        return candidate.cycles * (0.94 if divided else 1.0)
+    if config.tile_n % BLOCK_ROWS:
+        factor += 0.06
+    staged = config.num_consumers * config.epilogue_buffers * BLOCK_ROWS * SLAB_BYTES
+    if config.tile_m == 256 and 2 * config.tile_m * config.tile_n > staged:
+        factor += 0.02
+    return candidate.cycles * factor
 
 
 def scaled_configs(scaling: BlockScaling) -> tuple[BlockScales, tuple[HopperConfig, ...]]:
