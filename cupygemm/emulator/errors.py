@@ -7,12 +7,18 @@ instruction.
 
 from __future__ import annotations
 
+import copyreg
 import html
 from itertools import zip_longest
+from typing import Any
 
 
 class EmulatorError(RuntimeError):
     """The base class of the emulated device's errors."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the text and the attributes; subclasses have other parameters than the text."""
+        return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]
 
 
 class UnsupportedInstruction(EmulatorError):
@@ -176,9 +182,6 @@ class SourceFault(EmulatorError):
     def __init__(self, text: str, check: str) -> None:
         super().__init__(text)
         self.check = check
-
-    def __reduce__(self) -> tuple[type, tuple[str, str]]:
-        return type(self), (str(self), self.check)
 
 
 class ArgumentFault(SourceFault):

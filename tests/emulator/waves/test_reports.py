@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
@@ -10,7 +11,10 @@ import pytest
 
 from cupygemm import emulator
 from cupygemm.emulator.code_object import Argument, CodeObject
+from cupygemm.emulator.concurrency.stream_races import StreamRace
 from cupygemm.emulator.device import Memory
+from cupygemm.emulator.errors import ArgumentFault, EmulatorError
+from cupygemm.emulator.host_libraries.memory import HostCallFault
 from cupygemm.emulator.run import launch
 from cupygemm.emulator.targets import TARGETS
 from cupygemm.emulator.waves.reports import argument_near
@@ -184,6 +188,24 @@ def test_an_instruction_before_the_entry_has_a_negative_offset() -> None:
         detail="",
     )
     assert "at pc -0x10: s_nop 0" in str(fault)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        emulator.KernelFault("k", (1, 0, 0), 2, 3, 4, "s_nop 0", "kind", "detail", lanes=(3, 5)),
+        ArgumentFault("text", "arguments"),
+        StreamRace("kind", "copy", 64, "detail"),
+        HostCallFault("gemm", "a", "kind", "detail", 64),
+    ],
+    ids=lambda fault: type(fault).__name__,
+)
+def test_a_fault_comes_back_from_another_process(fault: EmulatorError) -> None:
+    fault.add_note("a note")
+    again = pickle.loads(pickle.dumps(fault))
+    assert type(again) is type(fault)
+    assert str(again) == str(fault)
+    assert vars(again) == vars(fault)
 
 
 def located(functions: list[tuple[int, int, str]], pc: int) -> tuple[str, int]:
