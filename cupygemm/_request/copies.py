@@ -63,6 +63,8 @@ def converted(array: Any, dtype: np.dtype[Any]) -> Any:
     """
     if isinstance(array, np.ndarray) or dtype not in (F64, C128):
         return array.astype(dtype, order="C")
+    if array.dtype == C64 and dtype == F64:
+        return converted(array.astype(F32), F64)  # with CuPy's warning of lost imaginary parts
     if array.dtype == C64:
         return converted(array.ravel().view(F32), F64).view(dtype).reshape(array.shape)
     if array.dtype not in (F32, BF16):

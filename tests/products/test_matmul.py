@@ -193,6 +193,15 @@ def test_operands_of_another_type_are_converted(cp, device):
     testing.assert_gemm_exact(result, x1, x2)
 
 
+def test_complex_operands_may_lose_their_imaginary_parts(cp):
+    x1, x2 = testing.integer_operands((4, 3), (3, 5), np.complex64)
+    a, b = cp.asarray(x1 + 1j), cp.asarray(x2 - 2j)
+    with pytest.warns(np.exceptions.ComplexWarning):
+        result = cupygemm.matmul(a, b, dtype=np.float64, casting="unsafe")
+    assert result.dtype == np.float64
+    np.testing.assert_array_equal(cp.asnumpy(result), x1.real @ x2.real)
+
+
 @pytest.mark.parametrize("view", [np.s_[:, ::2], np.s_[::-1, :7], np.s_[::2, 7:0:-1]])
 def test_out_of_any_strides(cp, view):
     x1, x2 = testing.integer_operands((8, 5), (5, 7), F16)
