@@ -9,7 +9,15 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from cupygemm._build.toolchain import ToolchainError, find_zig, first_line, run, zig_versions
+from cupygemm._build.cache import writable_dir
+from cupygemm._build.toolchain import (
+    CompileError,
+    ToolchainError,
+    find_zig,
+    first_line,
+    run,
+    zig_versions,
+)
 
 _WITHOUT_SANITIZERS = ("-fno-sanitize=all",)  # by default, zig checks for undefined behaviour
 
@@ -61,7 +69,7 @@ def host_shared_library(
         objects = [Path(folder, source.name).with_suffix(".o") for source in sources]
         logs = _compile_all(sources, objects, compiling)
         what = f"{output.name} does not link for the host"
-        return logs + run(what, _host_compiler()[0], [*map(str, objects), *linking])
+        return logs + _run(what, [*map(str, objects), *linking])
 
 
 def _compile_all(sources: Sequence[Path], objects: Sequence[Path], options: Sequence[str]) -> str:
@@ -76,7 +84,25 @@ def _compile_all(sources: Sequence[Path], objects: Sequence[Path], options: Sequ
 
 
 def _compile(source: Path, arguments: Sequence[str]) -> str:
-    return run(f"{source.name} does not compile for the host", _host_compiler()[0], arguments)
+    return _run(f"{source.name} does not compile for the host", arguments)
+
+
+def _run(what: str, arguments: Sequence[str]) -> str:
+    """Run the compiler; if it fails, once more without what zig has cached.
+
+    zig does not notice a cached object that is cut off, as after a crash or on a full disk. If the
+    compiler succeeds without the cache, the cache is removed.
+    """
+    compiler, version = _host_compiler()
+    try:
+        return run(what, compiler, arguments)
+    except CompileError:
+        if not version.startswith("zig"):
+            raise
+        with tempfile.TemporaryDirectory(prefix="cupygemm-zig-") as empty:
+            log = run(what, compiler, arguments, Path(empty))
+        shutil.rmtree(writable_dir() / "zig", ignore_errors=True)
+        return log
 
 
 def host_compiler_version() -> str:

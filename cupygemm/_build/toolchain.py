@@ -361,21 +361,18 @@ def _clang_version(path: Path) -> tuple[int, str] | None:
 def first_line(command: Sequence[str]) -> str:
     """Return the first line that a command prints; an empty string if it cannot run."""
     try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, check=False, env=_environment()
-        )
+        done = subprocess.run(command, capture_output=True, check=False, env=_environment())
     except OSError as err:
         check_of_the_system(err)
         return ""
-    return done.stdout.split("\n", 1)[0].strip()
+    return done.stdout.decode(errors="replace").split("\n", 1)[0].strip()
 
 
-def _environment() -> dict[str, str]:
-    """Return the environment, with zig's caches in this library's cache directory."""
-    environment = dict(os.environ)
-    for name in ("ZIG_GLOBAL_CACHE_DIR", "ZIG_LOCAL_CACHE_DIR"):
-        environment.setdefault(name, str(writable_dir() / "zig"))
-    return environment
+def _environment(zig_cache: Path | None = None) -> dict[str, str]:
+    """Return the environment, with zig's caches in this library's cache, or in another folder."""
+    folder = str(zig_cache or writable_dir() / "zig")
+    caches = dict.fromkeys(("ZIG_GLOBAL_CACHE_DIR", "ZIG_LOCAL_CACHE_DIR"), folder)
+    return caches | os.environ if zig_cache is None else os.environ | caches
 
 
 @contextlib.contextmanager
@@ -384,7 +381,9 @@ def _scratch(output: Path) -> Iterator[Path]:
         yield Path(folder)
 
 
-def run(what: str, compiler: Sequence[str], arguments: Sequence[str]) -> str:
+def run(
+    what: str, compiler: Sequence[str], arguments: Sequence[str], zig_cache: Path | None = None
+) -> str:
     """Run a compiler and return its output; a `CompileError` begins with `what`."""
     command = [*compiler, *arguments]
     done = subprocess.run(
@@ -392,10 +391,10 @@ def run(what: str, compiler: Sequence[str], arguments: Sequence[str]) -> str:
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        text=True,
+        encoding="utf-8",
         errors="replace",
         check=False,
-        env=_environment(),
+        env=_environment(zig_cache),
     )
     if done.returncode != 0:
         raise CompileError(what, done.stdout, command)

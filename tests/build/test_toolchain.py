@@ -228,6 +228,26 @@ def test_zig_keeps_its_own_cache_where_ours_is(
     assert os.environ.get("ZIG_GLOBAL_CACHE_DIR") is None
 
 
+def test_a_damaged_cache_of_zig_is_replaced(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in ("ZIG_GLOBAL_CACHE_DIR", "ZIG_LOCAL_CACHE_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    if _toolchain.find_zig() is None:
+        pytest.skip("the package ziglang is not installed")
+    monkeypatch.setenv("CUPYGEMM_CACHE_DIR", str(tmp_path))
+    source, options = tmp_path / "a.c", ["-nostdlib"]
+    source.write_text("int answer(void) { return 42; }\n")
+    host_shared_library([source], tmp_path / "first.so", options=options)
+    objects = list(tmp_path.glob("zig/o/*/*.o"))
+    assert objects
+    for path in objects:
+        path.write_bytes(path.read_bytes()[:100])
+    host_shared_library([source], tmp_path / "again.so", options=options)
+    assert ctypes.CDLL(str(tmp_path / "again.so")).answer() == 42
+    assert not (tmp_path / "zig").exists()
+
+
 def test_gcc_does_not_compile_the_host_libraries(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
