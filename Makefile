@@ -71,6 +71,7 @@ test-modelled: ## The tests for NVIDIA GPUs, on the model of a Hopper GPU (an ho
 lint: ## Check style: ruff, clang-format, numpydoc
 	@$(SETUP) emulator,test,lint
 	$(BIN)/ruff check .
+	$(BIN)/ruff check --quiet --preview --select PLW1514 . # text without an encoding
 	$(BIN)/ruff format --check .
 	$(BIN)/clang-format --dry-run --Werror $(C_SOURCES)
 	! LC_ALL=C.UTF-8 grep -nE '^.{101,}' $(C_SOURCES)

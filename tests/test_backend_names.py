@@ -75,7 +75,11 @@ def offences(source: str) -> list[tuple[int, str]]:
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_only_backends_name_what_they_are_for(path: Path) -> None:
     allowed = EXCEPTIONS.get(path.relative_to(PACKAGE).as_posix(), set())
-    found = [(line, name) for line, name in offences(path.read_text()) if name not in allowed]
+    found = [
+        (line, name)
+        for line, name in offences(path.read_text(encoding="utf-8"))
+        if name not in allowed
+    ]
     assert not found, "; ".join(f"{path}:{line}: {name}" for line, name in found)
 
 

@@ -24,7 +24,7 @@ CLASSIFIER = "Programming Language :: Python :: 3."
 
 
 def load(path: Path) -> Any:
-    return yaml.safe_load(path.read_text())
+    return yaml.safe_load(path.read_text(encoding="utf-8"))
 
 
 def supported_pythons() -> list[str]:
@@ -46,7 +46,7 @@ def words_after_make(text: str) -> list[str]:
 
 def commands_of(path: Path) -> str:
     """Return the commands of a workflow, or the code of a document."""
-    text = path.read_text()
+    text = path.read_text(encoding="utf-8")
     if path in WORKFLOWS:
         jobs = load(path)["jobs"].values()
         return "\n".join(step["run"] for job in jobs for step in job["steps"] if "run" in step)
@@ -120,7 +120,9 @@ def test_the_citation_matches_the_package() -> None:
     [ROOT / "SECURITY.md", ROOT / "CODE_OF_CONDUCT.md", GITHUB / "ISSUE_TEMPLATE/config.yml"],
 )
 def test_private_reports_go_to_one_address(path: Path) -> None:
-    assert f"{PROJECT['urls']['Source']}/security/advisories/new" in path.read_text()
+    assert f"{PROJECT['urls']['Source']}/security/advisories/new" in path.read_text(
+        encoding="utf-8"
+    )
 
 
 @pytest.mark.parametrize("name", TEXTS)

@@ -74,7 +74,7 @@ def check(
     """
     if path.suffix in CODE:
         return _check_code(path.read_bytes())
-    text, launched = path.read_text(errors="replace"), [[]]
+    text, launched = path.read_text(encoding="utf-8", errors="replace"), [[]]
     if dropped is not None:
         # A launch may name a variable of the dropped part: the next attempt omits the launches.
         launched.insert(0, sorted(set(_LAUNCHED.findall(text))))

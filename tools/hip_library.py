@@ -69,7 +69,11 @@ def build(
     """
     options = [f"-I{source.parent}", *options]
     compiled = programs.compile_program(
-        source.read_text(), source.name, target_name=target, options=options, rtc=False
+        source.read_text(encoding="utf-8"),
+        source.name,
+        target_name=target,
+        options=options,
+        rtc=False,
     )
     with tempfile.TemporaryDirectory() as folder:
         code, item = Path(folder, "code.hsaco"), Path(folder, "host.o")

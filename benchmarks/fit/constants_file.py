@@ -54,7 +54,7 @@ def text_of(module: ModuleType, origin: Mapping[str, Any], records: Mapping[str,
     records : mapping of str to dataclass
         By the names that the model imports, all of the module's.
     """
-    source = Path(str(module.__file__)).read_text()
+    source = Path(str(module.__file__)).read_text(encoding="utf-8")
     head = source[: source.index("PROVENANCE = ")]
     lines = ["PROVENANCE = {"]
     lines += [f"    {_quoted(key)}: {_quoted(value)}," for key, value in origin.items()]
@@ -70,7 +70,7 @@ def text_of(module: ModuleType, origin: Mapping[str, Any], records: Mapping[str,
 def write(module: ModuleType, origin: Mapping[str, Any], records: Mapping[str, Any]) -> Path:
     """Write a module of constants, and return its path."""
     path = Path(str(module.__file__))
-    path.write_text(text_of(module, origin, records))
+    path.write_text(text_of(module, origin, records), encoding="utf-8")
     return path
 
 

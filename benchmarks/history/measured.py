@@ -46,7 +46,7 @@ def add(paths: list[Path], commit: str | None = None, folder: Path = RESULTS) ->
 
 
 def _add(path: Path, commit: str | None, known: dict[str, Any], folder: Path) -> str:
-    document = json.loads(path.read_text())
+    document = json.loads(path.read_text(encoding="utf-8"))
     environment = document.get("environment", {})
     name = commit or environment.get("commit")
     missing = [key for key in _REQUIRED if key not in environment]

@@ -106,7 +106,9 @@ def accepted(messages: list[tuple[str, str]], kept: str, file: Path = ACCEPTED) 
         for commit, message in messages
         for match in _TRAILER.finditer(message)
     ]
-    entries = tomllib.loads(file.read_text()).get("accepted", []) if file.exists() else []
+    entries = (
+        tomllib.loads(file.read_text(encoding="utf-8")).get("accepted", []) if file.exists() else []
+    )
     return found + [
         Acceptance(figures=entry["figures"], reason=entry["reason"], where=file.name)
         for entry in entries

@@ -58,4 +58,4 @@ def _value(track: Any, *arguments: Any) -> float | None:
 
 
 if __name__ == "__main__":
-    Path(sys.argv[1]).write_text(json.dumps(evaluate()))
+    Path(sys.argv[1]).write_text(json.dumps(evaluate()), encoding="utf-8")

@@ -166,9 +166,9 @@ def publish_script(name: Path, text: str) -> Path:
         try:
             make_private(path.parent, root)
             check_private(path)
-            if not path.exists() or path.read_text() != text:
+            if not path.exists() or path.read_bytes() != text.encode():
                 written = path.with_name(f".{path.name}.{os.getpid()}")
-                written.write_text(text)
+                written.write_text(text, encoding="utf-8")
                 written.chmod(0o755)
                 written.replace(path)
         except OSError as err:
@@ -272,7 +272,7 @@ def _is_intact(entry: Path, check: Callable[[Path], bool] | None) -> bool:
             return True
         for path in (entry.parent.parent, entry.parent, entry, _seal_path(entry)):
             check_private(path)
-        if _seal_path(entry).read_text() != _seal_of(entry.read_bytes()):
+        if _seal_path(entry).read_text(encoding="utf-8") != _seal_of(entry.read_bytes()):
             return False
     except UnicodeDecodeError:
         return False

@@ -125,5 +125,5 @@ class PeerError(RuntimeError):
 def host_name() -> str:
     """Return an identifier of the running system, the same in all containers on it."""
     with contextlib.suppress(OSError):
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
     return socket.gethostname()

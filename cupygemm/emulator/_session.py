@@ -280,7 +280,7 @@ def _check_process() -> None:
             "CuPy is imported already, and has looked for a GPU: import cupygemm (with "
             "CUPYGEMM_EMULATE set), or call cupygemm.emulator.enable(), before `import cupy`"
         )
-    if "libamdhip64.so" in Path("/proc/self/maps").read_text():
+    if b"libamdhip64.so" in Path("/proc/self/maps").read_bytes():
         raise EmulatorSetupError(
             "a ROCm runtime (libamdhip64) is loaded in this process already; the emulated device "
             "can only take its place in a process that has not loaded it"

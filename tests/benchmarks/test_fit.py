@@ -180,7 +180,7 @@ def test_the_choice_between_our_kernels_and_cublas(tmp_path):
 def test_the_modules_of_constants_are_as_the_command_writes_them(subject, module):
     records = {name: getattr(module, name) for name in subject.RECORDS}
     text = constants_file.text_of(module, module.PROVENANCE, records)
-    assert text == Path(module.__file__).read_text()
+    assert text == Path(module.__file__).read_text(encoding="utf-8")
     assert {"device", "driver", "date", "products", "kernels"} <= module.PROVENANCE.keys()
 
 
@@ -218,7 +218,7 @@ def test_the_command_prints_errors_and_writes_better_constants(tmp_path, monkeyp
     module = type(sys)("constants")
     module.__file__, module.KERNELS = str(copy), worse
     module.PROVENANCE = cdna_constants.PROVENANCE
-    copy.write_text(Path(cdna_constants.__file__).read_text())
+    copy.write_text(Path(cdna_constants.__file__).read_text(encoding="utf-8"))
     monkeypatch.setattr(cdna, "present", module)
     data = [str(path) for path in cdna_files()]
     command.main(["cdna", "--data", *data, "--write", "--max-steps", "8"])

@@ -136,7 +136,7 @@ def test_a_program(
     assert result.exit_code == 1
     assert "out-of-bounds global read" in result.output
     caught = program.with_name("caught.py")
-    body = textwrap.indent(program.read_text(), "    ")
+    body = textwrap.indent(program.read_text(encoding="utf-8"), "    ")
     caught.write_text(f"try:\n{body}except Exception:\n    pass\n")
     result = invoke(caught, "--args", "200")
     assert result.exit_code == 1
@@ -144,7 +144,7 @@ def test_a_program(
     result = invoke(program, "--args", "words")
     assert result.exit_code == 2
     assert "raised ValueError: invalid literal for int()" in result.output
-    program.write_text("import cupy, os; print(os.environ['CUPYGEMM_EMULATE'])")
+    program.write_text("import cupy, os; print(os.environ['CUPYGEMM_EMULATE'])", encoding="utf-8")
     monkeypatch.delenv("CUPYGEMM_EMULATE", raising=False)
     result = invoke(program, "--target", device.target)
     assert "launches no kernel" in result.output

@@ -46,7 +46,7 @@ def _report(text: str, name: str) -> tuple[int, int, str]:
     def build(output: Path) -> None:
         cubin, log = nvrtc.compile(text, (*OPTIONS, REPORT))
         registers, local, _ = read_cubin(cubin, name)
-        output.write_text(json.dumps([registers, local, log]))
+        output.write_text(json.dumps([registers, local, log]), encoding="utf-8")
 
     key = text, name, *OPTIONS, REPORT, nvrtc.version
     registers, local, log = json.loads(get_or_build("test-cubin", key, ".json", build).read_text())

@@ -34,7 +34,7 @@ def check_text(text: str, arch: str, folder: Path) -> None:
         source = folder / "kernel.hip"
         source.write_text(text)
         toolchain.compile_to_assembly(source, folder / "none", target=arch, options=options)
-        output.write_text("passes\n")
+        output.write_text("passes\n", encoding="utf-8")
 
     key = text, arch, *options, toolchain.name, toolchain.version
     get_or_build("test-warnings", key, ".txt", parse)

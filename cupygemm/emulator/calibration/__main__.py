@@ -8,4 +8,4 @@ from pathlib import Path
 from cupygemm.emulator.calibration import figures, to_csv
 
 if __name__ == "__main__":
-    Path(sys.argv[1]).write_text(to_csv(figures()))
+    Path(sys.argv[1]).write_text(to_csv(figures()), encoding="utf-8")

@@ -21,12 +21,12 @@ def build(name: str, target: str, **symbols: int) -> Path:
     """Return the code object of a HIP or assembly source of this folder, with symbols set."""
     toolchain = find_toolchain()
     lines = [f".set {symbol}, {value}" for symbol, value in symbols.items()]
-    text = "\n".join([*lines, (_FOLDER / name).read_text()])
+    text = "\n".join([*lines, (_FOLDER / name).read_text(encoding="utf-8")])
 
     def compile_it(output: Path) -> None:
         with TemporaryDirectory() as folder:
             path = Path(folder) / name
-            path.write_text(text)
+            path.write_text(text, encoding="utf-8")
             if path.suffix == ".s":
                 toolchain.assemble(path, output, target=target)
             else:

@@ -107,7 +107,7 @@ class Sources:
 def _lines(path: Path) -> list[str]:
     try:
         if path.is_absolute() and path.stat().st_size <= _LARGEST:
-            return path.read_text(errors="replace").splitlines()
+            return path.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         pass
     return []

@@ -125,7 +125,11 @@ def _text_from(source: str, where: str) -> tuple[str, str]:
     """Return the text before and after a place that the compiler names; "" if unknown."""
     file, line, column = where.rsplit(":", 2)
     try:
-        text = Path(file).read_text(errors="replace") if Path(file).is_absolute() else source
+        text = (
+            Path(file).read_text(encoding="utf-8", errors="replace")
+            if Path(file).is_absolute()
+            else source
+        )
     except OSError:
         return "", ""
     start = len("".join(text.splitlines(keepends=True)[: int(line) - 1])) + int(column) - 1

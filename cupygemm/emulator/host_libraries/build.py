@@ -53,7 +53,7 @@ def build(library: HostLibrary) -> Path:
     def compile_library(output: Path) -> None:
         file = output.with_name(f"{library.stem}.c")
         source = listing.c_source(listing.read_listing(library.stem), failed)
-        file.write_text(source + library.extra_source)
+        file.write_text(source + library.extra_source, encoding="utf-8")
         host_shared_library(
             [file],
             output,

@@ -99,7 +99,7 @@ def read_listing(stem: str) -> list[Entry]:
         A line cannot be parsed.
     """
     entries = []
-    for line in listing_of(stem).read_text().splitlines():
+    for line in listing_of(stem).read_text(encoding="utf-8").splitlines():
         if not line.strip() or line.startswith("#"):
             continue
         match = _LINE.fullmatch(line)

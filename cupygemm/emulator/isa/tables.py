@@ -87,16 +87,16 @@ class Tables(NamedTuple):
 def tables() -> Tables:
     """Return the tables, from the cache if they are there."""
     path = get_or_build("isa", _key(), ".json", _write)
-    found = json.loads(path.read_text())
+    found = json.loads(path.read_text(encoding="utf-8"))
     return Tables([EncodingRow(*row) for row in found["rows"]], found["forms"])
 
 
 def _key() -> Iterator[str]:
-    yield Path(__file__).read_text()
+    yield Path(__file__).read_text(encoding="utf-8")
     spec = importlib.util.find_spec("tinygrad")
     for folder in (spec.submodule_search_locations or ()) if spec else ():
         for name in _SOURCES:
-            yield Path(folder, name).read_text()
+            yield Path(folder, name).read_text(encoding="utf-8")
 
 
 def _write(output: Path) -> None:
@@ -113,7 +113,7 @@ def _write(output: Path) -> None:
     }
     forms: dict[tuple[str, int, str, str], int] = {}
     rows = [_row(name, tab, name in tried, forms) for name, tab in (tried | all_of_them).items()]
-    output.write_text(json.dumps({"rows": rows, "forms": list(forms)}))
+    output.write_text(json.dumps({"rows": rows, "forms": list(forms)}), encoding="utf-8")
 
 
 def _row(

@@ -47,7 +47,7 @@ def reserve_at_most(size: int) -> mmap.mmap:
 def host_available() -> int:
     """Return the host's available memory in bytes, or a huge number if it is unknown."""
     try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
+        lines = Path("/proc/meminfo").read_text(encoding="utf-8").splitlines()
         fields = dict(line.split(":", 1) for line in lines)
         return int(fields["MemAvailable"].split()[0]) << 10
     except (OSError, KeyError, ValueError) as err:

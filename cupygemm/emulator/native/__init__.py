@@ -79,7 +79,7 @@ def _sources(pattern: str) -> list[Path]:
 def _processor() -> str:
     """Return the processor's model and features, on which ``-march=native`` depends."""
     try:
-        info = Path("/proc/cpuinfo").read_text()
+        info = Path("/proc/cpuinfo").read_text(encoding="utf-8")
     except OSError:
         return f"{platform.machine()} {platform.processor()}"
     wanted = ("model name", "flags", "Features", "CPU part")

@@ -93,7 +93,7 @@ def functions(library: Library) -> list[Function]:
     if not listing.exists():
         return []
     found = []
-    for line in listing.read_text().splitlines():
+    for line in listing.read_text(encoding="utf-8").splitlines():
         match = re.match(r"(FUNCTION|NATIVE)\((\w+), (\w+)(?:, \((.*?)\), \()?", line)
         if match is None:
             continue
@@ -159,7 +159,7 @@ def build(library: Library) -> Path:
         script = "".join(_version_script(functions(library)))
         if script:
             version_script = output.with_name("versions.map")
-            version_script.write_text(script)
+            version_script.write_text(script, encoding="utf-8")
         host_shared_library(
             [source],
             output,

@@ -87,13 +87,13 @@ def compile_marked(
         options = _compile_to_ir(toolchain, file, ir, target_name, ways)
         levels = [option for option in options if option.startswith("-O")]
         levels += EXPLICIT_LINES if EXPLICIT_LINES[-1] in options else ()
-        text = ir.read_text()
+        text = ir.read_text(encoding="utf-8")
         marked = with_markers(text, numbers)
         bounded = local_bounds.with_bounds(marked or text, dict(_TYPE.findall(text)))
         for changed in (bounded, marked):
             if changed is None:
                 continue
-            ir.write_text(changed)
+            ir.write_text(changed, encoding="utf-8")
             with contextlib.suppress(CompileError):  # the markers may need too many registers
                 toolchain.compile_ir(ir, output, target=target_name, options=levels)
                 code = output.read_bytes()

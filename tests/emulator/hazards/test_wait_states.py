@@ -164,7 +164,7 @@ def test_a_skip_behind_a_branch_may_not_happen() -> None:
 
 
 def test_every_rule_is_used() -> None:
-    named = (pathlib.Path(wait_pairs.__file__)).read_text()
+    named = (pathlib.Path(wait_pairs.__file__)).read_text(encoding="utf-8")
     assert all(f'"{rule}"' in named for rule in RULES)
     assert set(re.findall(r'Wait\(\w+(?:\(.*?\))?.*?, "(\w+)"', named)) <= set(RULES)
 

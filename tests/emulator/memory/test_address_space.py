@@ -78,7 +78,7 @@ def test_arguments_of_launches_use_no_new_addresses(memory: Memory) -> None:
 
 
 def resident_bytes() -> int:
-    return int(Path("/proc/self/statm").read_text().split()[1]) * PAGE
+    return int(Path("/proc/self/statm").read_text(encoding="utf-8").split()[1]) * PAGE
 
 
 @pytest.mark.slow

@@ -81,7 +81,7 @@ _PRODUCT = slice(len(OF_CONFIGS) + len(OF_KERNELS), len(FEATURES) - len(_OF_COST
 @functools.cache
 def network() -> Network:
     """Return the network with the weights in the package."""
-    return from_json(PATH.read_text())
+    return from_json(PATH.read_text(encoding="utf-8"))
 
 
 def from_json(text: str) -> Network:
