@@ -170,7 +170,7 @@ def lu_solve(
             f"lu_solve: lu has shape {lu.shape} and piv has shape {pivots.shape}; piv must have "
             f"shape {lu.shape[:-1]}"
         )
-    if x.array.size:
+    if x.view.size:
         factors = stacked(lu, dtype, shape)
         order, no_row = stacked_pivots(pivots, factors.batches, shape)
         if how == 0:
@@ -290,7 +290,7 @@ def cho_solve(
     c, b = as_arrays("cho_solve", c=c, b=b)
     require_square("cho_solve", "c", c)
     dtype, x, shape, vector = right_hand_sides("cho_solve", c, b)
-    if x.array.size:
+    if x.view.size:
         _cholesky.substitute_both(stacked(c, dtype, shape), x, lower=lower)
         check_numbers(b, check_finite=check_finite)
     return solution(x, shape, vector=vector)
@@ -357,7 +357,7 @@ def solve_triangular(
     require_square("solve_triangular", "a", a)
     how = transposition("solve_triangular", trans)
     dtype, x, shape, vector = right_hand_sides("solve_triangular", a, b)
-    if x.array.size:
+    if x.view.size:
         factors = stacked(a, dtype, shape)
         substitute(
             factors,

@@ -39,6 +39,14 @@ def test_lu_solve(cp, draw, dtype, trans):
     assert_like(linalg.lu_solve(factors, cp.asarray(b[:, 0]), trans=trans), expected)
 
 
+@pytest.mark.parametrize("trans", [0, 1, 2])
+def test_no_right_hand_sides(cp, trans):
+    a, none = cp.eye(3) * 4, cp.zeros((3, 0))
+    assert linalg.lu_solve(linalg.lu_factor(a), none, trans).shape == (3, 0)
+    assert linalg.cho_solve(linalg.cho_factor(a), none).shape == (3, 0)
+    assert linalg.solve_triangular(a, none, trans).shape == (3, 0)
+
+
 @pytest.mark.slow
 @pytest.mark.covering
 @pytest.mark.parametrize("n", [128, 130])
