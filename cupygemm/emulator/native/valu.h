@@ -153,6 +153,16 @@ static inline u64 bits_f64(f64 value) {
 #define OP1(name, R, A, expression) OPERATION(name, 1, , R, LOAD1(A), expression)
 #define OP2(name, R, A, B, expression) OPERATION(name, 2, , R, LOAD2(A, B), expression)
 #define OP3(name, R, A, B, C, expression) OPERATION(name, 3, , R, LOAD3(A, B, C), expression)
+/* An operation whose result is its source. clang would unroll a loop of moves before it looks for
+ * vectors. */
+#define COPY(name)                                                                                 \
+    DEFINE_OP(name) {                                                                              \
+        EACH_WAVE {                                                                                \
+            RESULT;                                                                                \
+            SOURCES1;                                                                              \
+            memmove(r_low, a_low, LANES * sizeof *r_low);                                          \
+        }                                                                                          \
+    }
 /* An integer operation and its saturating form, name##_clamp. Both compute in i64, which the
  * compiler narrows where only the low bits count. */
 #define LOWEST_u32 0
