@@ -99,7 +99,7 @@ class Executor:
     # -- in C --------------------------------------------------------------------------------------
 
     def serve(self, event: int) -> bool | None:
-        """Handle an event; return whether it accessed device memory, or None at the end."""
+        """Handle an event; return whether it ended the batch's turn, or None at the end."""
         scheduler, loop = self.scheduler, self.loop
         assert loop is not None
         self.state.findings.explain = self._explain
@@ -141,7 +141,7 @@ class Executor:
             step.finish(loop.remaining(group), loop.struct.code if event == FAULT else 0)
             machine_of(state).struct.tainted = False
             loop.resume(entry.next_pc)
-            return entry.accesses_device
+            return entry.ends_turn
         if event == NOT_DECODED and state.current_pc not in program.entries:
             program.decode_block(state.current_pc)
             loop.fit()
@@ -152,12 +152,12 @@ class Executor:
             return False
         loop.resume(self._execute(group, entry))
         program.native.carry_undefined_bits(entry)
-        return entry.accesses_device
+        return entry.ends_turn
 
     # -- in Python ---------------------------------------------------------------------------------
 
     def accesses(self) -> Iterator[None]:
-        """Run until every wave has ended, and yield after each access to device memory."""
+        """Run until every wave has ended, and yield after each turn to access device memory."""
         self.state.findings.explain = self._explain
         while (group := self._next_group()) is not None:
             pc = int(self.state.pc[group.waves][0])
@@ -174,7 +174,7 @@ class Executor:
             state.current_pc = pc
             entry = self.program.entries.get(pc) or self.program.entry(pc)
             following = self._execute(group, entry)
-            if entry.accesses_device:
+            if entry.ends_turn:
                 yield
                 state.findings.explain = self._explain  # other batches have run
             if following is None:

@@ -1,13 +1,13 @@
 """Run batches side by side, on all available cores.
 
-    member 0   ── access ───────────── access ─────
-    member 1   ───────── access ───────────── access
+    member 0   ── accesses ───────────── accesses ─────
+    member 1   ─────────── accesses ───────────── accesses
 
 Batches whose workgroups do not wait for each other share nothing but device memory. They access it
-in turns: each member makes one access, or begins its next batch, and the turn passes on. So
-results and reports depend neither on the number of cores nor on which is faster. C runs the members
-(native/turns.h) until the one whose turn it is needs Python. The reference path runs them one after
-another, in the same order.
+in turns: each member makes one access and those that soon follow it in straight code, or begins its
+next batch, and the turn passes on. So results and reports depend neither on the number of cores nor
+on which is faster. C runs the members (native/turns.h) until the one whose turn it is needs Python.
+The reference path runs them one after another, in the same order.
 """
 
 from __future__ import annotations

@@ -263,7 +263,7 @@ static int perform(struct loop *l, const struct instruction *i) {
     else
         m->tainted = false;
     int event = l->code ? FAULT : m->num_undefined ? UNDEFINED : GOES_ON;
-    if (event == GOES_ON && l->turns && is_ordered(i))
+    if (event == GOES_ON && l->turns && i->ends_turn)
         pass_turn(l->turns);
     return event;
 }

@@ -60,6 +60,7 @@ struct instruction {
     uint32_t mode_mask, mode_value; /* the function is valid where MODE & mask is value */
     uint32_t wait;                  /* operand of s_waitcnt */
     int32_t looked_at;              /* when to examine it although no register is undefined */
+    int32_t ends_turn;              /* other batches access device memory next, see turns.h */
     int32_t counts_lanes;           /* a profile counts the lanes that execute it */
     const uint64_t *phases;         /* masks of lanes that LDS serves together, for a profile */
     int64_t num_phases;

@@ -1,11 +1,12 @@
 /* Batches that run side by side, on all available cores.
  *
- *   member 0   ── access ───────────── access ─────
- *   member 1   ───────── access ───────────── access
+ *   member 0   ── accesses ───────────── accesses ─────
+ *   member 1   ─────────── accesses ───────────── accesses
  *
- * They share nothing but device memory, and access it in turns: each member makes one access, or
- * begins its next batch, and the turn passes on. So the order of all accesses, and the
- * records of races, depend neither on the number of cores nor on which is faster.
+ * They share nothing but device memory, and access it in turns: each member makes one access and
+ * those that soon follow it in straight code, or begins its next batch, and the turn passes on. So
+ * the order of all accesses, and the records of races, depend neither on the number of cores nor on
+ * which is faster.
  * execution/side_by_side.py mirrors the structures, and runs the reference path in this order. */
 #ifndef CUPYGEMM_TURNS_H
 #define CUPYGEMM_TURNS_H

@@ -53,7 +53,7 @@ class Facts(NamedTuple):
 @functools.lru_cache(maxsize=1 << 16)
 def facts_of(inst: Instruction, target: str) -> Facts:
     """Return the facts of an instruction on a target."""
-    control, form, binds = _control(inst.mnemonic), None, "now"
+    control, form, binds = control_of(inst.mnemonic), None, "now"
     if not control and inst.encoding.startswith(_ALU):
         form = alu.bind(inst, TARGETS[target])
     if form is not None and not any(op.kind == "special" for op in inst.src):
@@ -86,7 +86,7 @@ def facts_of(inst: Instruction, target: str) -> Facts:
 
 
 @functools.cache
-def _control(name: str) -> str:
+def control_of(name: str) -> str:
     """Return the role of an instruction in the run loop, see `Entry.control`."""
     if name in _CONTROLS:
         return _CONTROLS[name]

@@ -54,7 +54,7 @@ class InstructionStruct(ctypes.Structure):
             pointer function operation
             int32   action condition counter slot index cost
             uint32  mode_mask mode_value wait
-            int32   looked_at counts_lanes
+            int32   looked_at ends_turn counts_lanes
             pointer phases
             int64   num_phases
             pointer second_run
@@ -67,7 +67,7 @@ class InstructionStruct(ctypes.Structure):
     ]
 
 
-_HEAD = struct.Struct("=3q2Q6i3I2i4x3q")  # its members before the masks
+_HEAD = struct.Struct("=3q2Q6i3I3i3q")  # its members before the masks
 
 
 class NativeProgram:
@@ -121,6 +121,7 @@ class NativeProgram:
             native.mode_value,
             native.wait,
             entry.looked_at,
+            entry.ends_turn,
             *(0, 0, 0, 0),  # what a profile needs, and the second run
         )
         record = InstructionStruct.from_buffer_copy(head + facts.masks)

@@ -13,16 +13,17 @@ from cupygemm.emulator.errors import Fault, UnsupportedInstruction
 from cupygemm.emulator.hazards.wait_states import Hazard, hazards_after
 from cupygemm.emulator.isa.decode import decode
 from cupygemm.emulator.isa.instruction import Instruction
-from cupygemm.emulator.programs.facts import facts_of
+from cupygemm.emulator.programs.facts import control_of, facts_of
 from cupygemm.emulator.programs.native_program import NativeProgram
 from cupygemm.emulator.targets import Target
 from cupygemm.emulator.units import bind
 from cupygemm.emulator.units.memory.updates import FAR, is_store, updates
-from cupygemm.emulator.waves.entry import Entry
+from cupygemm.emulator.waves.entry import Entry, accesses_device
 from cupygemm.emulator.waves.reports import instruction_at
 from cupygemm.emulator.waves.state import Group, State
 
 _TOO_EARLY = "missing wait states"
+_MOST_BETWEEN = 16  # instructions between two accesses to device memory in one turn
 
 
 class CheckedStep:
@@ -183,6 +184,7 @@ class Program:
             is_relative=facts.is_relative,
             scc_reads=facts.scc_reads,
             scc_writes=facts.scc_writes,
+            ends_turn=accesses_device(inst) and not self._accesses_soon(pc + inst.size),
             looked_at=facts.looked_at,
         )
         self._look_for_updates(entry)
@@ -194,6 +196,20 @@ class Program:
         if pc in self._hazards:
             self._check(entry, self._hazards[pc])
         return entry
+
+    def _accesses_soon(self, pc: int) -> bool:
+        """Return whether straight code from a byte offset soon accesses device memory.
+
+        This depends on the code alone, and not on what has been decoded.
+        """
+        for _ in range(_MOST_BETWEEN + 1):
+            inst = self._instructions[pc]
+            if inst is None or control_of(inst.mnemonic) not in ("", "wait"):
+                return False
+            if accesses_device(inst):
+                return True
+            pc += inst.size
+        return False
 
     def _look_for_updates(self, entry: Entry) -> None:
         """Mark a store of a sum with the value that was loaded from the same address."""

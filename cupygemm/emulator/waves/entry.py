@@ -29,6 +29,11 @@ def counter_of(inst: Instruction) -> Counter | None:
     return _COUNTERS.get(inst.encoding)
 
 
+def accesses_device(inst: Instruction) -> bool:
+    """Return whether an instruction accesses device memory, as far as its encoding tells."""
+    return counter_of(inst) not in (None, "lds")
+
+
 @dataclass(slots=True, kw_only=True)
 class Entry:
     """One instruction of a program, ready to execute."""
@@ -45,16 +50,12 @@ class Entry:
     is_relative: bool  # s_movrels or s_movreld
     scc_reads: int  # the bit of SCC where the instruction reads or writes it
     scc_writes: int
+    ends_turn: bool = False  # other batches access device memory next, see native/turns.h
     looked_at: int = 0  # see definedness/lanes.py
     slot: int = -1  # of the scoreboard, for a load
     record: Any = None  # its native form
     native_action: int = 0  # what C does for it where it is not left to Python
     second_run: Any = None  # see definedness/native.py; not known as long as it is None
-
-    @property
-    def accesses_device(self) -> bool:
-        """Whether the instruction accesses device memory, as far as its encoding tells."""
-        return self.counter is not None and self.counter != "lds"
 
     @property
     def moves_registers(self) -> bool:
