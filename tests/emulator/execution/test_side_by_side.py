@@ -13,10 +13,14 @@ from typing import Any
 import pytest
 
 from cupygemm import emulator
+from cupygemm.emulator.device import Memory
 from cupygemm.emulator.diagnostics.table import CHECKS
 from cupygemm.emulator.errors import KernelWarning
 from cupygemm.emulator.execution import native_loop, side_by_side
 from cupygemm.emulator.native import library
+from cupygemm.emulator.programs.program import Program
+from cupygemm.emulator.targets import TARGETS
+from tests.emulator.assembly import load_kernel
 from tests.emulator.execution.test_following import ADDRESS, CORRECT, FAULTS, STORE, execute, late
 from tests.emulator.execution.test_interpreters import run_both
 
@@ -123,6 +127,31 @@ def test_warnings_of_all_batches_are_listed_alike(
     result = on_any_number_of_cores(monkeypatch, run)
     assert result[3], "nothing was found"
     assert begun
+
+
+ACCESS = "global_load_dword v2, v1, s[4:5]\n"
+
+
+@pytest.mark.parametrize(
+    ("between", "expected"),
+    [
+        ("s_nop 0\n" * 15 + "s_waitcnt vmcnt(0)\n", [False, True]),
+        ("s_nop 0\n" * 17, [True, True]),
+        ("s_barrier\n", [True, True]),
+        ("s_cbranch_scc1 .Lover\n.Lover:\n", [True, True]),
+        ("ds_read_b32 v3, v1\n", [False, True]),
+    ],
+    ids=["close", "far", "barrier", "branch", "LDS"],
+)
+def test_accesses_that_follow_closely_share_a_turn(between: str, expected: list[bool]) -> None:
+    kernel = load_kernel(ACCESS + between + ACCESS + "s_endpgm", Memory())
+    program = Program(bytes(kernel.code_object.image), TARGETS["gfx942"])
+    ends, pc = [], kernel.entry
+    while (entry := program.entry(pc)).control != "end":
+        ends += [entry.ends_turn] if entry.counter == "vm" else []
+        assert entry.counter == "vm" or not entry.ends_turn
+        pc = entry.next_pc
+    assert ends == expected
 
 
 def test_the_last_of_racing_stores_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
