@@ -16,8 +16,8 @@ from cupygemm._backends.hopper.small.select import (
     select_small,
     small_candidates,
 )
-from cupygemm._backends.hopper.small_config import SmallConfig, check_small
-from cupygemm._records.problem import GemmProblem
+from cupygemm._backends.hopper.small_config import SMALL_PRODUCTS, SmallConfig, check_small
+from cupygemm._records.problem import Epilogue, GemmProblem
 from cupygemm._tuning.product import Product
 
 ARCH = HopperArch()
@@ -44,6 +44,16 @@ def test_a_tile_holds_a_whole_matrix(dtype, size):
     assert selection.config.tile_m >= size
     assert selection.config.tile_m < size + 16
     assert "the fastest other kernel" in selection.reason
+
+
+@pytest.mark.parametrize("dtype", SMALL_CONFIGS)
+def test_every_type_of_results_has_a_cost(dtype):
+    for has_epilogue in (False, True):
+        epilogue = Epilogue(activation="relu") if has_epilogue else None
+        for out in SMALL_PRODUCTS[dtype].of(has_epilogue=has_epilogue):
+            asked = problem(dtype, 24, 1024, 1, out_dtype=out, epilogue=epilogue)
+            assert small_candidates(asked, ARCH), out
+            select_small(asked, ARCH)
 
 
 @pytest.mark.parametrize("dtype", SMALL_CONFIGS)

@@ -32,7 +32,8 @@ class SmallConstants:
     of_vector : mapping of int to float
         Factor of that time, by the bytes of one copy.
     store_bytes : mapping of int to float
-        Bytes of results that an SM stores per cycle, by the bytes of an element.
+        Bytes of results that an SM stores per cycle, by the bytes of an element. Those of one byte
+        were not measured: as many elements are taken as of two.
     further_slabs : float
         Share of the time of the copies of all slabs but the first that is lost with two stages.
     issue : float
@@ -78,7 +79,7 @@ SMALL = SmallConstants(
     fma_per_clock={"bf16": 500.0, "f16": 500.0, "f32": 80.0, "f64": 78.0},
     load_bytes=18.0,
     of_vector={16: 1.0, 8: 1.5, 4: 2.5, 2: 6.0},
-    store_bytes={2: 18.0, 4: 24.0, 8: 26.0},
+    store_bytes={1: 9.0, 2: 18.0, 4: 24.0, 8: 26.0},
     further_slabs=0.3,
     issue=60.0,
     memory=1.22,
