@@ -1,10 +1,10 @@
 """A small network that corrects the cost model; it is trained on measured times of kernels.
 
 The cost model knows the bottleneck of a kernel, but not how its parts interact, for example how
-well a ring of few stages hides the latency of a cluster. The network's
-inputs are properties of a kernel and of its product (`FEATURES`), and its output is the logarithm
-of a factor for the modelled cycles. ``python -m benchmarks.fit hopper`` trains it on measured times
-and writes the weights to ``correction.json``; a quarter of the products is held out for validation.
+well a ring of few stages hides the latency of a cluster. The network's inputs are properties of a
+kernel and of its product (`FEATURES`), and its output is the logarithm of a factor for the modelled
+cycles. ``python -m benchmarks.fit hopper`` trains it on measured times and writes the weights to
+``correction.json``; a quarter of the products is held out for validation.
 """
 
 from __future__ import annotations
