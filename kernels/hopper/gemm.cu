@@ -44,7 +44,7 @@ CUPYGEMM_INLINE void prologue(const Args &args, SharedAddress shared, bool produ
             mbarrier_init(Shape::empty(shared, stage), Shape::num_releases);
         }
         if constexpr (Config::block_scaled)
-            mbarrier_init(Shape::passed(shared), most_arrivals);
+            mbarrier_init_passed(Shape::passed(shared));
         if constexpr (Config::by_sm)
             SmScheduler<Config>::prepare(shared);
         fence_mbarrier_init();

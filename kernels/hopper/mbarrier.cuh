@@ -21,9 +21,11 @@ CUPYGEMM_INLINE void mbarrier_init(SharedAddress barrier, u32 arrivals) {
                  : "memory");
 }
 
-// The most arrivals of a phase. A barrier that expects them stays in its first phase, so every wait
-// for parity 1 passes.
-constexpr u32 most_arrivals = (1 << 20) - 1;
+// Initialise a barrier where every wait for parity 1 passes: it expects the most arrivals that a
+// phase can have, and none arrives.
+CUPYGEMM_INLINE void mbarrier_init_passed(SharedAddress barrier) {
+    mbarrier_init(barrier, (1 << 20) - 1);
+}
 
 // Make initialised barriers visible to the cluster's other blocks and to the copy engine.
 CUPYGEMM_INLINE void fence_mbarrier_init() {

@@ -77,7 +77,8 @@ same(ranks.errors(lambda r, g: cd.matmul(cp.zeros((2, 7), "f"), cp.zeros((2, 5),
 ranks.values(lambda r, g: g.barrier())
 
 # Without the wait for the product, the exchange would send what is not there yet.
-transport._by_nccl_at_once = lambda *_: (float("inf"), None)
+at_once = transport._at_once
+transport._at_once = lambda *given: (float("inf"), at_once(*given)[1])
 def unordered(rank, group):
     group.stream.wait_event = lambda event: None
     cd.matmul_reduce_scatter(cp.zeros((8, 8), "f"), cp.zeros((8, 8), "f"), group=group)

@@ -81,7 +81,7 @@ def test_a_fault_of_the_ring_is_found(cp, model, text, instead):
 
 
 def test_several_batch_axes_and_broadcasting(cp):
-    x1, x2 = testing.integer_operands((3, 1, 16, 8), (2, 8, 16), BF16)
+    x1, x2 = testing.integer_operands((12, 1, 16, 8), (8, 8, 16), BF16)
     a, b = cp.asarray(x1), cp.asarray(x2)
     explanation = cupygemm.explain(a, b)
     assert isinstance(explanation.config, SmallConfig)
@@ -103,11 +103,11 @@ def test_what_lies_beside_the_matrices_does_not_matter(cp):
 @pytest.mark.parametrize("dtype", [BF16, np.dtype("f4"), np.dtype("f8")], ids=str)
 def test_the_whole_epilogue(cp, dtype):
     rng = np.random.default_rng(1)
-    x1, x2 = testing.integer_operands((4, 16, 16), (4, 16, 16), dtype)
+    x1, x2 = testing.integer_operands((96, 16, 16), (96, 16, 16), dtype)
     options = {
         "alpha": 0.5,
         "bias": rng.integers(-3, 4, 16).astype(dtype),
-        "c": rng.integers(-3, 4, (4, 16, 16)).astype(dtype),
+        "c": rng.integers(-3, 4, (96, 16, 16)).astype(dtype),
         "beta": 2.0,
         "activation": "relu",
     }
@@ -124,8 +124,10 @@ def test_the_whole_epilogue(cp, dtype):
 
 @pytest.mark.parametrize("out", ["float32", "float8_e4m3fn"])
 def test_results_of_other_types(cp, out):
-    x1, x2 = testing.integer_operands((4, 16, 16), (4, 16, 16), BF16)
-    result = cupygemm.matmul(cp.asarray(x1), cp.asarray(x2), dtype=out)
+    x1, x2 = testing.integer_operands((96, 16, 16), (96, 16, 16), BF16)
+    a, b = cp.asarray(x1), cp.asarray(x2)
+    assert isinstance(cupygemm.explain(a, b, dtype=out).config, SmallConfig)
+    result = cupygemm.matmul(a, b, dtype=out)
     if out == "float8_e4m3fn":
         expected = (x1.astype("f4") @ x2.astype("f4")).astype(ml_dtypes.float8_e4m3fn)
         np.testing.assert_array_equal(cp.asnumpy(result), expected.view(np.uint8))

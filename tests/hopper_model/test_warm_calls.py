@@ -29,8 +29,8 @@ LIBRARY = str(Path(cupygemm.__file__).parent)
 EPILOGUES = {"k split, epilogue": {"alpha": 2.0}}
 CASES = {
     "aligned": ((64, 64, 64), F16, {}),
-    "padded": ((63, 65, 67), BF16, {}),
-    "one padded": ((64, 65, 64), F16, {}),
+    "padded": ((255, 257, 259), BF16, {}),
+    "one padded": ((256, 257, 256), F16, {}),
     "transposed": ((64, 64, 64), I8, {}),
     "in tf32 parts": ((64, 72, 64), F32, {"precision": "tf32x3"}),
     "k split": ((16, 16, 8192), F16, {}),
