@@ -240,7 +240,7 @@ def train(paths: Sequence[Path], *, write: bool, steps: int = STEPS) -> str:
             "products": len(samples),
             "chosen_over_fastest": round(found["new"]["all"], 4),
         }
-        model.PATH.write_text(written_network(network, model.FEATURES, origin))
+        model.PATH.write_text(written_network(network, model.FEATURES, origin), encoding="utf-8")
         lines.append(f"{model.PATH} is written")
     return "\n".join(lines)
 

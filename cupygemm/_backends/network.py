@@ -102,6 +102,16 @@ def _multiply(rows: Features, weights: Features, out: Features) -> None:
         np.matmul(rows[some], weights, out=out[some])
 
 
+def filled(first: Features, *columns: Any) -> Features:
+    """Return rows that begin with those of `first` and continue with columns or numbers."""
+    count, begun = first.shape
+    table = np.empty((count, begun + len(columns)), np.float32)
+    table[:, :begun] = first
+    for number, column in enumerate(columns, begun):
+        table[:, number] = column
+    return table
+
+
 def read_network(text: str, names: Sequence[str], refit: str) -> Network:
     """Return the network that `written_network` has written.
 

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cupygemm._backends.cublaslt.algorithm import LtConfig
-from cupygemm._backends.network import Features, Network, read_network
+from cupygemm._backends.network import Features, Network, filled, read_network
 from cupygemm._records.dtypes import ITEMSIZE
 from cupygemm._records.problem import GemmProblem
 
@@ -137,10 +137,7 @@ def table(
         log2(cycles) / 3 - 5,
         *_of_product(problem, size),
     ]
-    found = np.empty((len(configs), len(FEATURES)), np.float32)
-    for column, values in enumerate(columns):
-        found[:, column] = values
-    return found, np.log(cycles)
+    return filled(np.empty((len(configs), 0), np.float32), *columns), np.log(cycles)
 
 
 def _of_product(problem: GemmProblem, size: int) -> tuple[Any, ...]:
@@ -170,4 +167,4 @@ def _numbers(config: LtConfig) -> tuple[float, ...]:
 def network() -> Network:
     """Return the network with the weights in the package."""
     command = "python -m benchmarks.fit.cublaslt train --write"
-    return read_network(PATH.read_text(), FEATURES, command)
+    return read_network(PATH.read_text(encoding="utf-8"), FEATURES, command)

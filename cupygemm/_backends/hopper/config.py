@@ -274,9 +274,13 @@ class HopperConfig:
 
     def shared_bytes(self, itemsize: int, b_major: str) -> int:
         """Return the shared memory of a block: ring and staging buffers."""
-        staging = self.num_consumers * self.epilogue_buffers * BLOCK_ROWS * SLAB_BYTES
         passed = 16 if self.scaled else 0  # see passed_at of tile.cuh
-        return self.num_stages * self.stage_bytes(itemsize, b_major) + staging + passed
+        return self.num_stages * self.stage_bytes(itemsize, b_major) + self.staging_bytes + passed
+
+    @property
+    def staging_bytes(self) -> int:
+        """Return the shared memory of the consumers' staging buffers."""
+        return self.num_consumers * self.epilogue_buffers * BLOCK_ROWS * SLAB_BYTES
 
     def stage_bytes(self, itemsize: int, b_major: str) -> int:
         """Return the shared memory of a stage of the ring, with its barriers and scales."""

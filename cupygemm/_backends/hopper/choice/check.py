@@ -54,7 +54,7 @@ def check_divisions(configs: Sequence[HopperConfig], problem: GemmProblem) -> li
     if _check_problem(first, problem) or _check_shape(first, problem):
         return [False] * len(configs)
     return [
-        _check_division(each, problem) is _check_registers_beside(each, problem) is None
+        not (_check_division(each, problem) or _check_registers_beside(each, problem))
         for each in configs
     ]
 

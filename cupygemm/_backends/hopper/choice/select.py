@@ -32,7 +32,6 @@ from cupygemm._backends.hopper.config import RASTERS, HopperArch, HopperConfig
 from cupygemm._backends.hopper.cost.constants import KERNELS
 from cupygemm._backends.hopper.cost.correction import (
     cost_features,
-    filled,
     kernel_features,
     layers_of_product,
     network,
@@ -40,6 +39,7 @@ from cupygemm._backends.hopper.cost.correction import (
 )
 from cupygemm._backends.hopper.cost.model import Cost, costs, pieces
 from cupygemm._backends.hopper.cost.shapes import Shapes, entries, shapes_of
+from cupygemm._backends.network import filled
 from cupygemm._records.problem import GemmProblem
 
 _FAR = 1.3  # times the least modelled cycles

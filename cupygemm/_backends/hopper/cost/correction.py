@@ -20,7 +20,14 @@ import numpy as np
 from cupygemm._backends.hopper.config import SLAB_BYTES, HopperArch
 from cupygemm._backends.hopper.cost.model import Cost, Pieces
 from cupygemm._backends.hopper.cost.shapes import ConfigColumns, Number, Rows, Shapes, entries
-from cupygemm._backends.network import Features, Layers, Network, read_network, written_network
+from cupygemm._backends.network import (
+    Features,
+    Layers,
+    Network,
+    filled,
+    read_network,
+    written_network,
+)
 
 PATH = Path(__file__).with_name("correction.json")
 """The file of the weights."""
@@ -227,13 +234,3 @@ def features(
         *product_features(shapes, arch),
         *cost_features(cost, cold=cold),
     )
-
-
-def filled(first: Features, *columns: Number) -> Features:
-    """Return rows that begin with those of `first` and continue with columns or numbers."""
-    count, begun = first.shape
-    table = np.empty((count, begun + len(columns)), np.float32)
-    table[:, :begun] = first
-    for number, column in enumerate(columns, begun):
-        table[:, number] = column
-    return table

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import statistics
 
-from cupygemm._backends.hopper.config import BLOCK_ROWS, SLAB_BYTES, HopperArch, HopperConfig
+from cupygemm._backends.hopper.config import HopperArch, HopperConfig
 from cupygemm._records.problem import GemmProblem
 
 # Cycles, fitted to 24 such products by up to 15 kernels each (measured, H200, driver 580.159.04,
@@ -51,7 +51,7 @@ def row_group_cycles(
     area = config.tile_m * config.tile_n
     step = _MMA[config.num_consumers] * area / 32 + _STEP[config.num_consumers]
     tile = math.ceil(problem.k / config.tile_k) * step + _EPILOGUE + _ELEMENT * area
-    if 2 * area > config.num_consumers * config.epilogue_buffers * BLOCK_ROWS * SLAB_BYTES:
+    if 2 * area > config.staging_bytes:
         tile += _IN_PARTS
     moved = groups * (problem.n * problem.k + expected * (problem.k + 2 * problem.n))
     return rounds * tile + moved / _BYTES

@@ -74,8 +74,7 @@ def _scaled_cycles(candidate: HopperCandidate) -> float:
         return candidate.cycles * (0.94 if divided else 1.0)
     if config.tile_n % BLOCK_ROWS:
         factor += 0.06
-    staged = config.num_consumers * config.epilogue_buffers * BLOCK_ROWS * SLAB_BYTES
-    if config.tile_m == 256 and 2 * config.tile_m * config.tile_n > staged:
+    if config.tile_m == 256 and 2 * config.tile_m * config.tile_n > config.staging_bytes:
         factor += 0.02
     return candidate.cycles * factor
 
