@@ -18,7 +18,12 @@ from cupygemm import testing
 from cupygemm._backends.device import device
 from cupygemm._backends.hopper.backend import HopperBackend
 from cupygemm._backends.hopper.choice.check import check, check_tall_tiles
-from cupygemm._backends.hopper.choice.configurations import configs_for, in_turns, transposed_widths
+from cupygemm._backends.hopper.choice.configurations import (
+    configs_for,
+    in_turns,
+    short_widths,
+    transposed_widths,
+)
 from cupygemm._backends.hopper.choice.tile_shapes import (
     CONFIGS,
     NARROW_CONFIGS,
@@ -75,6 +80,7 @@ def variants() -> Iterator[Variant]:
     yield from variants_in_hilberts_order()
     yield from variants_in_turns()
     yield from variants_that_turn()
+    yield from variants_of_short_sides()
     yield from variants_in_parts()
     yield from variants_of_narrow_boxes()
     yield from variants_of_bytes()
@@ -138,6 +144,16 @@ def variants_that_turn() -> Iterator[Variant]:
         yield Variant(replace(config, stream_k=cut), dtype, result, orders, aligned=number % 4 != 1)
     for orders in ("FC", "FF"):
         yield Variant(replace(CONFIGS[1], transposed_c=True), F16, F16, orders, aligned=True)
+
+
+def variants_of_short_sides() -> Iterator[Variant]:
+    """Yield each third tile for batches with a short side, with types, orders and cuts dealt."""
+    for number, config in enumerate(short_widths()[::3]):
+        dtype = (BF16, F16)[number % 2]
+        result = dtype if config.transposed_c else (dtype, dtype, F32)[number // 2 % 3]
+        cut = STREAM_CLUSTERS if number % 3 == 1 and not config.ping_pong else 0
+        chosen = replace(config, stream_k=cut)
+        yield Variant(chosen, dtype, result, ORDERS[number % 4], aligned=number % 5 != 2)
 
 
 def variants_in_parts() -> Iterator[Variant]:

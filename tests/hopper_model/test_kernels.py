@@ -34,6 +34,7 @@ from tests.cuda.variants import (
     variants_of_halves,
     variants_of_narrow_boxes,
     variants_of_others,
+    variants_of_short_sides,
     variants_that_cut_tiles,
     variants_that_turn,
 )
@@ -59,6 +60,7 @@ def cases() -> Iterator[Variant]:
             yield next(variant for variant in found if variant.config.transposed_c)
     yield from variants_that_cut_tiles()
     yield from variants_that_turn()
+    yield from variants_of_short_sides()
     yield from variants_in_parts()
     yield from variants_of_narrow_boxes()
 

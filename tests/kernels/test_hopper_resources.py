@@ -12,7 +12,12 @@ from typing import Any
 import pytest
 
 from cupygemm._backends.hopper.choice.check import check
-from cupygemm._backends.hopper.choice.configurations import configs_for, in_turns, transposed_widths
+from cupygemm._backends.hopper.choice.configurations import (
+    configs_for,
+    in_turns,
+    short_widths,
+    transposed_widths,
+)
 from cupygemm._backends.hopper.choice.tile_shapes import (
     CONFIGS,
     NARROW_CONFIGS,
@@ -211,6 +216,25 @@ def test_turned_results_do_not_spill(number: int) -> None:
         config = cut
     text = generate(problem, config, tma_store=number % 4 != 3)
     assert_fits(text, config)
+
+
+@pytest.mark.parametrize("number", range(len(short_widths())))
+def test_tiles_for_short_sides_do_not_spill(number: int) -> None:
+    """This includes cut tiles, every order of memory, epilogues, and stores without TMA."""
+    config = short_widths()[number]
+    fused = number % 3 == 0 and not config.transposed_c and config.num_consumers < 3
+    problem = replace(
+        PROBLEM,
+        a_major="km"[number % 2],
+        b_major="kn"[number // 2 % 2],
+        epilogue=EVERYTHING if fused else None,
+        batch=(2, 3),
+    )
+    assert check(config, problem, HopperArch()) is None
+    cut = replace(config, stream_k=132)
+    if number % 3 == 1 and check(cut, problem, HopperArch()) is None:
+        config = cut
+    assert_fits(generate(problem, config, tma_store=number % 4 != 3), config)
 
 
 @pytest.mark.parametrize("config", [*PART_CONFIGS, *TRANSPOSED_PART_CONFIGS], ids=lambda c: c.name)

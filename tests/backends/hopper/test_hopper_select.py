@@ -9,7 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cupygemm._backends.hopper.choice.check import check, check_divisions
-from cupygemm._backends.hopper.choice.configurations import configs_for_product, transposed_widths
+from cupygemm._backends.hopper.choice.configurations import (
+    configs_for_product,
+    short_widths,
+    transposed_widths,
+)
 from cupygemm._backends.hopper.choice.orientation import as_computed
 from cupygemm._backends.hopper.choice.select import (
     best_in_one_order,
@@ -17,6 +21,7 @@ from cupygemm._backends.hopper.choice.select import (
     select,
     sums_in_one_order,
 )
+from cupygemm._backends.hopper.choice.tile_rows import width_step
 from cupygemm._backends.hopper.choice.tile_shapes import CONFIGS
 from cupygemm._backends.hopper.config import step_group
 from cupygemm._backends.hopper.cost.fixed import fixed_costs
@@ -188,6 +193,24 @@ def test_divisions_are_checked_together_as_they_are_alone(types, epilogue):
     assert len(outcomes) > 1 or epilogue is not None
 
 
+@pytest.mark.parametrize(
+    ("shape", "majors", "short"),
+    [  # microseconds of tiles of 128x128 or 64x256 and of narrow ones, an H200 (2026-11-29)
+        ((376, 992, 16, 80), ("m", "n"), 16),  # 33.8, 21.0
+        ((203, 1432, 8, 104), ("m", "n"), 8),  # 32.6, 21.7
+        ((335, 16, 304, 208), ("m", "k"), 16),  # 18.2, 12.8
+        ((742, 8, 2544, 32), ("m", "k"), 8),  # 55.5, 44.4
+    ],
+)
+def test_tiles_of_batches_are_as_wide_as_their_short_side(shape, majors, short):
+    batch, m, n, k = shape
+    a_major, b_major = majors
+    problem = replace(PROBLEM, m=m, n=n, k=k, batch=(batch,), a_major=a_major, b_major=b_major)
+    config = select(problem, ARCH).config
+    assert config.transposed_c == (m < n)
+    assert config.tile_n in (short, 16)
+
+
 def slow_candidates(problem):
     """Return what `check` accepts of all divisions of k of all configurations."""
     found = set()
@@ -201,8 +224,11 @@ def slow_candidates(problem):
             )
         ):
             continue
-        step = 8 * base.cluster_k
-        narrower = replace(base, tile_n=base.tile_n - step) if base in transposed_widths() else None
+        step, short = width_step(base), any(base is each for each in short_widths())
+        if short and computed.n > base.tile_n:
+            continue
+        has_narrower = base in transposed_widths() or (short and base.tile_n > step)
+        narrower = replace(base, tile_n=base.tile_n - step) if has_narrower else None
         if narrower is not None and narrower.num_tiles(computed) == base.num_tiles(computed):
             continue
         units, clusters = base.num_units(computed), ARCH.num_clusters(base.cluster_size)
@@ -228,6 +254,9 @@ def slow_candidates(problem):
         {"a_dtype": "f64", "b_dtype": "f64", "out_dtype": "f64"},
         {"epilogue": Epilogue(activation="relu")},
         {"b_major": "k"},
+        {"batch": (30,), "a_major": "m"},
+        {"batch": (30,), "b_major": "k"},
+        {"batch": (30,), "c_align": 2},
     ],
 )
 @pytest.mark.parametrize(

@@ -78,6 +78,8 @@ def test_larger_products_have_other_kernels(dtype, m, n, k, batch):
         (100, 100, 100, 1000, True),  # 34.8, 54.2: the other copies rows of 200 bytes first
         (160, 116, 32, 1309, True),  # 45.4, 87.0
         (64, 64, 64, 4096, True),  # 26.7, 37.5
+        (96, 48, 88, 397, False),  # 6.9, 4.7: there are tiles of exactly this size
+        (91, 326, 256, 26, False),  # 10.6, 8.9: a slab arrives before the next is loaded
     ],
 )
 def test_what_a_batch_stores_and_copies_counts(m, n, k, batch, is_small):

@@ -18,11 +18,13 @@ from cupygemm._backends.hopper.choice.by_sm import can_place
 from cupygemm._backends.hopper.choice.check import check_divisions, ends_at_units
 from cupygemm._backends.hopper.choice.configurations import (
     configs_for_product,
+    has_short_widths,
     has_transposed_widths,
+    short_widths,
     transposed_widths,
 )
 from cupygemm._backends.hopper.choice.orientation import as_computed
-from cupygemm._backends.hopper.choice.tile_rows import WIDTH_STEP
+from cupygemm._backends.hopper.choice.tile_rows import WIDTH_STEP, width_step
 from cupygemm._backends.hopper.config import HopperArch, HopperConfig, step_group
 from cupygemm._backends.hopper.cost.correction import config_features
 from cupygemm._backends.hopper.cost.fixed import FixedCosts, fixed_costs
@@ -55,6 +57,8 @@ class Limits(NamedTuple):
     narrower : numpy.ndarray
         The number of columns of a cluster whose tiles are narrower by one step. A product must have
         fewer clusters across with the wider tiles. Infinite if there are no such tiles.
+    most_across : numpy.ndarray
+        The most clusters across.
     least_units, most_units : numpy.ndarray
         The fewest and the most units of work.
     least_steps : numpy.ndarray
@@ -66,6 +70,7 @@ class Limits(NamedTuple):
     rows: Column
     columns: Column
     narrower: Column
+    most_across: Column
     least_units: Column
     most_units: Column
     least_steps: Column
@@ -135,7 +140,7 @@ def kind_of(problem: GemmProblem) -> GemmProblem:
     """
     p = problem
     types, majors = (p.a_dtype, p.b_dtype, p.out_dtype), (p.a_major, p.b_major)
-    return _kind(types, majors, p.epilogue is None, ends_at_units(p))
+    return _kind(types, majors, p.epilogue is None, ends_at_units(p), bool(p.batch))
 
 
 @functools.cache
@@ -144,12 +149,13 @@ def _kind(
     majors: tuple[Literal["k", "m"], Literal["k", "n"]],
     is_plain: bool,
     stores: bool,
+    is_batch: bool,
 ) -> GemmProblem:
     return GemmProblem(
         m=4096,
         n=4096,
         k=1 << 16,
-        batch=(),
+        batch=(2,) if is_batch else (),
         a_dtype=types[0],
         b_dtype=types[1],
         out_dtype=types[2],
@@ -167,8 +173,9 @@ def admissible(
     """Return which of all or of the given configurations can compute a kind of product."""
     configs = configs_for_product(kind) if among is None else among
     ways = {flag: as_computed(kind, transposed_c=flag) for flag in (False, True)}
-    every_width = among is None and has_transposed_widths(kind)
-    found, of_widths = [], frozenset(map(id, transposed_widths()) if every_width else ())
+    found, short, has_narrower = [], frozenset[int](), frozenset[int]()
+    if among is None:
+        short, has_narrower = _short(kind), _with_narrower(kind)
     for config in configs:
         problem = ways[config.transposed_c]
         divided = (
@@ -180,10 +187,12 @@ def admissible(
         accepted = check_divisions(divided, problem)
         if any(accepted):
             group_k = config.tile_k * step_group(config, problem)
-            found.append((config, group_k, *accepted, id(config) in of_widths))
-    bases, groups, *flags = zip(*found, strict=True) if found else ((),) * 6
+            found.append(
+                (config, group_k, *accepted, id(config) in has_narrower, id(config) in short)
+            )
+    bases, groups, *flags = zip(*found, strict=True) if found else ((),) * 7
     columns = ConfigColumns.of(bases)
-    whole, can_cut, can_split, has_narrower = (np.array(each, bool) for each in flags)
+    whole, can_cut, can_split, narrows, for_short = (np.array(each, bool) for each in flags)
     can_split &= np.logical_not(columns.ping_pong)
     rows, one = np.tile(np.arange(len(bases)), 4), np.ones(len(bases))
     clusters = clusters_on(arch, columns.cluster_size)
@@ -201,7 +210,7 @@ def admissible(
         config_features(of_ways, shapes),
         without_constants(fixed_costs(of_ways, shapes)),
     )
-    limits = _limits(columns, clusters, has_narrower)
+    limits = _limits(columns, clusters, narrows, for_short)
     return Admissible(
         bases,
         without_constants(columns),
@@ -213,8 +222,23 @@ def admissible(
     )
 
 
-def _limits(c: ConfigColumns, clusters: Column, has_narrower: NDArray[np.bool_]) -> Limits:
-    step = WIDTH_STEP * c.cluster_k
+def _short(kind: GemmProblem) -> frozenset[int]:
+    """Return the ids of the configurations for matrices that are no wider than a tile."""
+    return frozenset(map(id, short_widths() if has_short_widths(kind) else ()))
+
+
+def _with_narrower(kind: GemmProblem) -> frozenset[int]:
+    """Return the ids of the configurations with tiles that are narrower by one step beside them."""
+    found = transposed_widths() if has_transposed_widths(kind) else ()
+    if has_short_widths(kind):
+        found += tuple(c for c in short_widths() if c.tile_n > width_step(c))
+    return frozenset(map(id, found))
+
+
+def _limits(
+    c: ConfigColumns, clusters: Column, has_narrower: NDArray[np.bool_], short: NDArray[np.bool_]
+) -> Limits:
+    step = np.where(c.transposed_c, 1, 2) * WIDTH_STEP * c.cluster_k
     narrower = np.maximum(step, c.tile_n - step) * c.cluster_n
     fits = (_WORDS - 1) // c.cluster_size
     divides_k = c.cluster_k > 1  # among the blocks of clusters that run together
@@ -222,6 +246,7 @@ def _limits(c: ConfigColumns, clusters: Column, has_narrower: NDArray[np.bool_])
         rows=c.cluster_m // 2,
         columns=c.cluster_n // 2,
         narrower=np.where(has_narrower, narrower, np.inf),
+        most_across=np.where(short, 1.0, np.inf),
         least_units=np.where(c.ping_pong, clusters + 1, 0.0),
         most_units=np.where(divides_k, np.minimum(fits, clusters), fits),
         least_steps=np.where(divides_k, c.cluster_k, 0.0),
@@ -257,8 +282,8 @@ def divisions(found: Admissible, ways: Sequence[Shapes], arch: HopperArch) -> Di
 
     The parts fill the SMs once or twice; there are fewer if they would be shorter than four steps.
     Configurations are omitted if half of the blocks of each cluster would have no work, if
-    consumers that take turns at tiles would have only one tile, or if the same number of narrower
-    tiles suffices.
+    consumers that take turns at tiles would have only one tile, if the same number of narrower
+    tiles suffices, or if those for matrices with a short side do not cover it.
 
     Parameters
     ----------
@@ -273,7 +298,7 @@ def divisions(found: Admissible, ways: Sequence[Shapes], arch: HopperArch) -> Di
     units, clusters, steps = tiles.units, tiles.clusters, tiles.steps
     busy = (tiles.rows > of.rows) & (tiles.columns > of.columns)
     busy &= (units >= of.least_units) & (units <= of.most_units)
-    busy &= np.ceil(n / of.narrower) != tiles.across
+    busy &= (np.ceil(n / of.narrower) != tiles.across) & (tiles.across <= of.most_across)
     busy &= steps >= of.least_steps
     groups, rounds, times = np.ceil(pair.k / found.group_k), units / clusters, clusters / units
     most_parts = np.floor(steps / _PART_STEPS)

@@ -9,17 +9,23 @@ from __future__ import annotations
 import functools
 from dataclasses import replace
 
-from cupygemm._backends.hopper.choice.check import check_registers, check_tall_tiles
+from cupygemm._backends.hopper.choice.check import (
+    check_registers,
+    check_tall_tiles,
+    ends_at_units,
+)
 from cupygemm._backends.hopper.choice.tile_shapes import (
     CONFIGS,
     F64_CONFIGS,
     NARROW_CONFIGS,
     PART_CONFIGS,
     PING_PONG_CONFIGS,
+    SHORT_RANGES,
     TRANSPOSED_CONFIGS,
     TRANSPOSED_PART_CONFIGS,
     TRANSPOSED_PING_PONG_CONFIGS,
     TRANSPOSED_RANGES,
+    TRANSPOSED_SHORT_RANGES,
 )
 from cupygemm._backends.hopper.config import FLOAT8, HopperConfig
 from cupygemm._records.dtypes import ITEMSIZE, DType
@@ -38,9 +44,16 @@ def transposed_widths() -> tuple[HopperConfig, ...]:
     return tuple(config for config in every if _tile_of(config) not in present)
 
 
+@functools.cache
+def short_widths() -> tuple[HopperConfig, ...]:
+    """Return the configurations of `SHORT_RANGES` and `TRANSPOSED_SHORT_RANGES`."""
+    return tuple(config for row in (*SHORT_RANGES, *TRANSPOSED_SHORT_RANGES) for config in row)
+
+
 def _tile_of(config: HopperConfig) -> tuple[int, ...]:
     c = config
-    return c.tile_m, c.tile_n, c.tile_k, c.cluster_m, c.cluster_n, c.cluster_k
+    tile = c.tile_m, c.tile_n, c.tile_k, c.cluster_m, c.cluster_n, c.cluster_k
+    return *tile, c.transposed_c, c.ping_pong
 
 
 @functools.cache
@@ -74,9 +87,9 @@ def configs_for_product(asked: GemmProblem) -> tuple[HopperConfig, ...]:
     """Return the configurations that the selector considers for a product.
 
     For tf32 with a k-major A and a B that is not k-major, they compute the transpose of C, so that
-    B need not be copied. For 16-bit operands, tiles may be narrower. If the result has 16 bits too
-    and A is k-major, they may also compute the transpose. Consumers may take turns in 16 bits, tf32
-    and int8, except for the tf32 products above.
+    B need not be copied. For 16-bit operands, tiles may be narrower. If the result has 16 bits too,
+    they may also compute the transpose, where A is k-major and in batches. Consumers may take turns
+    in 16 bits, tf32 and int8, except for the tf32 products above.
     """
     configs = configs_for(asked.a_dtype)
     majors = (asked.a_major, asked.b_major)
@@ -98,7 +111,20 @@ def configs_for_product(asked: GemmProblem) -> tuple[HopperConfig, ...]:
             *TRANSPOSED_PING_PONG_CONFIGS,
             *TRANSPOSED_PART_CONFIGS,
         )
+    if has_short_widths(asked):
+        present = set(map(_tile_of, configs))
+        by_tma = ends_at_units(asked)  # without it, tiles of the transpose are stored slowly
+        configs += tuple(
+            config
+            for config in short_widths()
+            if _tile_of(config) not in present and (by_tma or not config.transposed_c)
+        )
     return configs
+
+
+def has_short_widths(asked: GemmProblem) -> bool:
+    """Return whether `short_widths` are among the configurations for a product."""
+    return ITEMSIZE[asked.a_dtype] == 2 and bool(asked.batch)
 
 
 def has_transposed_widths(asked: GemmProblem) -> bool:

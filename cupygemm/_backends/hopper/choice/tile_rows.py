@@ -7,7 +7,7 @@ from typing import Any
 from cupygemm._backends.hopper.config import SHARED_BYTES, HopperConfig
 
 WIDTH_STEP = 8
-"""Columns between the widths of a range of tiles, for each part of k; see `widths_of`."""
+"""Rows of C between the widths of a range of tiles of the transpose, for each part of k."""
 _MOST_STAGES = 16
 _GROUP_ROWS = 2048  # rows of C in a raster group: about as many as columns in flight
 
@@ -50,11 +50,43 @@ def widths_of(
     return tuple(found)
 
 
-def _longest_ring(config: HopperConfig, buffers: int) -> int:
+def width_step(config: HopperConfig) -> int:
+    """Return the columns between the widths of a range of tiles like this one."""
+    return (WIDTH_STEP if config.transposed_c else 2 * WIDTH_STEP) * config.cluster_k
+
+
+def short_widths_of(
+    tile_m: int, num_consumers: int, num_sharing: int, most: int, *, transposed_c: bool
+) -> tuple[HopperConfig, ...]:
+    """Return tiles of all widths up to one, with the longest rings that fit for any order of B.
+
+    If one of two consumers has a tile to itself (`num_sharing` is 1), they take turns.
+    """
+    config = config_of(
+        tile_m=tile_m,
+        tile_n=WIDTH_STEP,
+        tile_k=64,
+        num_consumers=num_consumers,
+        num_stages=1,
+        epilogue_buffers=1,
+        cluster_m=1,
+        cluster_n=1,
+        transposed_c=transposed_c,
+        ping_pong=num_sharing < num_consumers,
+    )
+    step = width_step(config)
+    every = [config.changed(tile_n=width) for width in range(step, most + 1, step)]
+    return tuple(
+        each.changed(num_stages=_longest_ring(each, 2, b_major="n"), epilogue_buffers=2)
+        for each in every
+    )
+
+
+def _longest_ring(config: HopperConfig, buffers: int, *, b_major: str = "k") -> int:
     """Return the most stages for operands of 16 bits beside staging buffers of each consumer.
 
     `config` has one stage and one buffer.
     """
-    stage = config.stage_bytes(2, "k")
-    buffer = config.shared_bytes(2, "k") - stage
+    stage = config.stage_bytes(2, b_major)
+    buffer = config.shared_bytes(2, b_major) - stage
     return min(_MOST_STAGES, (SHARED_BYTES - buffers * buffer) // stage)

@@ -10,7 +10,12 @@ from __future__ import annotations
 import functools
 
 from cupygemm._backends.config_table import ConfigTable
-from cupygemm._backends.hopper.choice.tile_rows import config_of, part_config_of, widths_of
+from cupygemm._backends.hopper.choice.tile_rows import (
+    config_of,
+    part_config_of,
+    short_widths_of,
+    widths_of,
+)
 
 CONFIGS = ConfigTable(
     "CONFIGS",
@@ -298,6 +303,33 @@ TRANSPOSED_PART_CONFIGS = ConfigTable(
     """,
 )
 """The same for the transpose of C."""
+SHORT_RANGES = ConfigTable(
+    "SHORT_RANGES",
+    functools.partial(short_widths_of, transposed_c=False),
+    """
+    tile_m  num_consumers  num_sharing  most
+        64              2            1   128
+       128              2            1   128
+       128              2            2   128
+       192              3            3   128
+       256              2            2   128
+    """,
+)
+"""The largest widths of tiles for batches of matrices with few columns, in steps of 16."""
+TRANSPOSED_SHORT_RANGES = ConfigTable(
+    "TRANSPOSED_SHORT_RANGES",
+    functools.partial(short_widths_of, transposed_c=True),
+    """
+    tile_m  num_consumers  num_sharing  most
+        64              1            1   128
+        64              2            1   128
+       128              2            1   128
+       128              2            2   128
+       192              3            3   128
+       256              2            2   128
+    """,
+)
+"""The same for batches of matrices with few rows, in steps of 8."""
 F64_CONFIGS = ConfigTable(
     "F64_CONFIGS",
     functools.partial(config_of, mma_sync=True),

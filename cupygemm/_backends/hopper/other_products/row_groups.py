@@ -109,7 +109,8 @@ def _unscaled(
     groups: RowGroups, problem: GemmProblem, asked: GemmProblem, arch: HopperArch
 ) -> HopperConfig:
     """Return the configuration for groups without scales along k."""
-    configs = tuple(each for each in configs_for_product(asked) if _takes(each, problem, arch))
+    one = replace(asked, batch=())  # tiles for the short sides of batches are not used for groups
+    configs = tuple(each for each in configs_for_product(one) if _takes(each, problem, arch))
     cycles: dict[HopperConfig, list[float]] = collections.defaultdict(list)
     for share in _SHARES:  # a group with one more row needs another tile
         rows = max(1, min(round(groups.expected * share), asked.m))

@@ -2,7 +2,8 @@
 
 They are derived from times of 4096 products of 16 to 128 rows, columns and k, measured on an H200
 (driver 580.159.04) on 2026-11-23. Those of stores, further slabs and other kernels' copies are from
-122 batches of 1 to 4096 matrices, on 2026-11-29.
+122 batches of 1 to 4096 matrices, on 2026-11-29. Those of later slabs, of copies of less than 16
+bytes and of other kernels' stores are from 240 batches in 16 bits of that day.
 """
 
 from __future__ import annotations
@@ -24,7 +25,10 @@ class SmallConstants:
     next_round : float
         Cycles that each further round of teams adds to the latency.
     slab : float
-        Cycles from a copy of a slab to its product, if no other slab is in flight.
+        Cycles from the copy of a tile's first slab to its product.
+    next_slab : mapping of int to float
+        The same for each further slab, by the bytes of an element of the operands, if no other slab
+        is in flight. Only that of 16-bit elements was measured.
     fma_per_clock : mapping of str to float
         Multiply-adds of an SM, by type.
     load_bytes : float
@@ -45,9 +49,9 @@ class SmallConstants:
     copy_launch, copy_bytes : float
         Cycles of a launch that copies operands which TMA cannot read, and the bytes that it reads
         and writes per cycle of the GPU.
-    direct_bytes : float
+    direct_bytes, direct_row : float
         Bytes of results that other kernels store without TMA per cycle of the GPU, besides the time
-        of stores by TMA.
+        of stores by TMA, and the bytes that take as long as what each row adds.
     batches_of_f32 : float
         Factor by which cuBLAS's batches of fp32 take longer if an extent is 128 or less.
     """
@@ -56,6 +60,7 @@ class SmallConstants:
     latency: float
     next_round: float
     slab: float
+    next_slab: Mapping[int, float]
     fma_per_clock: Mapping[str, float]
     load_bytes: float
     of_vector: Mapping[int, float]
@@ -68,6 +73,7 @@ class SmallConstants:
     copy_launch: float
     copy_bytes: float
     direct_bytes: float
+    direct_row: float
     batches_of_f32: float
 
 
@@ -76,9 +82,10 @@ SMALL = SmallConstants(
     latency=1500.0,
     next_round=500.0,
     slab=700.0,
+    next_slab={2: 2500.0, 4: 700.0, 8: 700.0},
     fma_per_clock={"bf16": 500.0, "f16": 500.0, "f32": 80.0, "f64": 78.0},
     load_bytes=18.0,
-    of_vector={16: 1.0, 8: 1.5, 4: 2.5, 2: 6.0},
+    of_vector={16: 1.0, 8: 1.5, 4: 2.0, 2: 3.5},
     store_bytes={1: 9.0, 2: 18.0, 4: 24.0, 8: 26.0},
     further_slabs=0.3,
     issue=60.0,
@@ -87,6 +94,7 @@ SMALL = SmallConstants(
     tile_of_others=1000.0,
     copy_launch=2500.0,
     copy_bytes=2400.0,
-    direct_bytes=700.0,
+    direct_bytes=900.0,
+    direct_row=160.0,
     batches_of_f32=0.45,
 )

@@ -101,7 +101,8 @@ def small_cycles(
     units, slabs = config.num_units(problem), -(-problem.k // config.tile_k)
     size, warps = ITEMSIZE[problem.a_dtype], config.warps_m * config.warps_n
     rounds = -(-units // (blocks_on(config, problem, arch) * config.num_teams))
-    waits = constants.slab * (1 + (slabs - 1) / max(1, config.num_stages - 1))
+    later = constants.next_slab[size] * (slabs - 1) / max(1, config.num_stages - 1)
+    waits = constants.slab + later
     latency = constants.latency + (rounds - 1) * constants.next_round + rounds * waits
     multiply_adds = config.tile_m * config.tile_n * config.tile_k
     of_slab = multiply_adds / constants.fma_per_clock[problem.a_dtype]
@@ -155,8 +156,8 @@ def _unaligned_cycles(problem: GemmProblem, constants: SmallConstants) -> float:
         copied = 2.0 * size * rows * problem.k * problem.num_batches
         cycles += constants.copy_launch + copied / constants.copy_bytes
     if problem.c_align < TMA_BYTES or problem.n * out_size % TMA_BYTES:
-        stored = float(out_size) * problem.m * problem.n * problem.num_batches
-        cycles += stored / constants.direct_bytes
+        of_row = constants.direct_row + float(out_size) * problem.n
+        cycles += of_row * problem.m * problem.num_batches / constants.direct_bytes
     return cycles
 
 
