@@ -59,7 +59,7 @@ def comparison(
     An order relation is evaluated for the least and the greatest value that each integer can have.
     """
     a, b = values
-    if relation in ("eq", "ne", "lg"):
+    if relation in _EQUALITIES:
         unsure = undefined[0] | undefined[1]
         return (unsure != 0) & ((a ^ b) & ~unsure == 0)
     if relation not in _ORDERS:
@@ -74,4 +74,6 @@ def comparison(
     return compare(least[0], greatest[1]) != compare(greatest[0], least[1])
 
 
+_EQUALITIES = ("eq", "ne", "lg")
 _ORDERS = {"lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal}
+RELATIONS = (*_EQUALITIES, *_ORDERS)  # which undefined bits need not change

@@ -43,7 +43,7 @@ from cupygemm.emulator.units.structures import members
 from cupygemm.emulator.units.vector import unit as vector
 from cupygemm.emulator.waves.marks import ALL, COMPUTED, FIRST_SCALAR
 
-_RULES = "either same sum shifted_sum logic select move read_lane write_lane access"
+_RULES = "either same sum shifted_sum logic select compare move read_lane write_lane access"
 _RULE = {name: value for value, name in enumerate(_RULES.split())}
 _BY_FUNCTION = {
     rules.either: "either",
@@ -55,6 +55,8 @@ _BY_FUNCTION = {
 }
 _ONE_LANE = {"v_readlane_b32": "read_lane", "v_writelane_b32": "write_lane"}
 _MOST_REGISTERS = 16
+_RELATION = {"eq": 0, "ne": 0, "lg": 0, "lt": 1, "ge": 1, "le": 2, "gt": 2}  # enum relation
+_SIGNED = 4
 
 
 class _Registers(ctypes.Structure):
@@ -175,6 +177,9 @@ def _lanewise(inst: Instruction) -> SecondRun:
     if isinstance(function, rules.Table):
         found = _record(inst, "logic", operation, moves=moves)
         found.table = function.table
+    elif isinstance(function, rules.Comparison):
+        found = _record(inst, "compare", operation, moves=moves)
+        found.table = _RELATION[function.relation] | function.signed * _SIGNED
     elif isinstance(function, rules.Moving):
         operation.function = address_of(f"op_{renamed(inst.mnemonic)}")
         if not operation.function:

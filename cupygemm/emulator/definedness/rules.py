@@ -13,7 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from cupygemm.emulator.definedness.bits import anywhere, comparison, logic, table_of, upward
+from cupygemm.emulator.definedness.bits import (
+    RELATIONS,
+    anywhere,
+    comparison,
+    logic,
+    table_of,
+    upward,
+)
 from cupygemm.emulator.isa.instruction import Instruction
 from cupygemm.emulator.units.vector import unit as vector
 
@@ -155,15 +162,24 @@ def _byte(number: int) -> Rule:
     return lambda bits, _values: bits[0] >> _U32(8 * number) & _U32(0xFF) != 0
 
 
+class Comparison:
+    """The rule of a comparison of two integers."""
+
+    def __init__(self, relation: str, *, signed: bool) -> None:
+        self.relation, self.signed = relation, signed
+
+    def __call__(self, bits: list[Any], values: list[Callable[[], Any]]) -> Any:
+        """Return the lanes in which undefined bits can change the result."""
+        return comparison(self.relation, [value() for value in values], bits, signed=self.signed)
+
+
 def _comparison(name: str) -> Rule | None:
     relation, _, kind = (
         name.partition("_cmp")[2].removeprefix("x").removeprefix("_").rpartition("_")
     )
-    if relation == "class" or kind[:1] not in ("i", "u"):
+    if relation not in RELATIONS or kind[:1] not in ("i", "u"):
         return None
-    return lambda bits, values: comparison(
-        relation, [value() for value in values[:2]], bits[:2], signed=kind[0] == "i"
-    )
+    return Comparison(relation, signed=kind[0] == "i")
 
 
 def _bitop3(inst: Instruction) -> Rule:

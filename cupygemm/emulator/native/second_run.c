@@ -92,12 +92,31 @@ static u64 of_lane(const struct second_run *s, const struct lanes *bits, const s
     }
 }
 
+/* Whether undefined bits can change the comparison of two integers. */
+static bool is_unsure(const struct second_run *s, const struct lanes *bits,
+                      const struct lanes *values, int lane) {
+    const int32_t type = s->operation.sources[1][0].type;
+    const int top = type == AS_B16 ? 15 : type == AS_B32 ? 31 : 63;
+    const u64 sign = s->table & SIGNED ? 1ull << top : 0; /* flipped, integers are in order */
+    const u64 a = values[0].of[lane] ^ sign, b = values[1].of[lane] ^ sign;
+    const u64 in_a = bits[0].of[lane], in_b = bits[1].of[lane], unsure = in_a | in_b;
+    switch (s->table & ~(u32)SIGNED) {
+    case EQUAL: return unsure && !((a ^ b) & ~unsure);
+    case LESS: return ((a & ~in_a) < (b | in_b)) != ((a | in_a) < (b & ~in_b));
+    default: return ((a & ~in_a) <= (b | in_b)) != ((a | in_a) <= (b & ~in_b));
+    }
+}
+
 static void write_lane_mask(struct machine *on_bits, const struct second_run *s,
-                            const struct lanes *bits, int64_t wave, u64 exec) {
+                            const struct lanes *bits, const struct lanes *values, int64_t wave,
+                            u64 exec) {
     u64 mask = 0;
     for (int i = 0; i < LANES; ++i)
-        for (int k = 0; k < s->operation.num_sources; ++k)
-            mask |= (u64)(bits[k].of[i] != 0) << i;
+        if (s->rule == COMPARE)
+            mask |= (u64)is_unsure(s, bits, values, i) << i;
+        else
+            for (int k = 0; k < s->operation.num_sources; ++k)
+                mask |= (u64)(bits[k].of[i] != 0) << i;
     write_mask(on_bits, &s->operation, wave, mask & exec);
 }
 
@@ -134,7 +153,7 @@ static void of_wave(const struct machine *m, struct machine *on_bits, const stru
                 results[pass].of[i] = of_lane(s, bits, values, i);
     }
     if (op->mask >= 0)
-        write_lane_mask(on_bits, s, bits, wave, exec);
+        write_lane_mask(on_bits, s, bits, values, wave, exec);
     for (int pass = 0; pass < op->passes && op->result >= 0; ++pass) {
         struct valu_operation to = *op;
         to.result += pass;

@@ -188,7 +188,8 @@ def test_c_carries_undefined_bits_as_python_does(target: str, mnemonic: str) -> 
 def test_what_kernels_compute_with_runs_in_c() -> None:
     names = """
     v_mov_b32 v_add_u32 v_fma_f32 v_fma_f64 v_pk_fma_f32 v_cndmask_b32 v_mad_u64_u32 v_lshl_add_u64
-    v_lshlrev_b32 v_and_b32 v_cmp_lt_f32 v_readlane_b32 v_writelane_b32 v_accvgpr_read_b32
+    v_lshlrev_b32 v_and_b32 v_cmp_lt_f32 v_cmp_ne_u32 v_cmp_gt_i64 v_cmp_le_u16
+    v_readlane_b32 v_writelane_b32 v_accvgpr_read_b32
     ds_read_b64 ds_write_b128 global_load_dwordx4 global_store_dword buffer_load_dword
     scratch_load_dword
     """
