@@ -266,7 +266,9 @@ def _run_batches(
     """Execute all workgroups of a launch, and add to its counts."""
     entry = dispatch.kernel.entry
     with np.errstate(all="ignore"), Progress(dispatch.kernel.name, dispatch.executed) as progress:
-        first = run_side_by_side(batches, dispatch, kernarg, counts.executed, progress)
+        if run_side_by_side(batches, dispatch, kernarg, counts.executed, progress):
+            return
+        first = 0
         while first < dispatch.executed:
             batch = batches.start(first, kernarg)
             batch.scheduler.watch.progress = progress

@@ -19,6 +19,7 @@ from cupygemm.emulator.units.memory.machine import machine_of
 from cupygemm.emulator.waves.marks import marks_of
 
 if TYPE_CHECKING:
+    from cupygemm.emulator.execution.following import Initial
     from cupygemm.emulator.memory.allocations import Memory
     from cupygemm.emulator.profiling.recorder import Recorder
     from cupygemm.emulator.programs.program import Program
@@ -44,6 +45,7 @@ class Batch:
     loop: NativeLoop | None
     vector: int  # bit masks of the registers that were initialised
     scalar: int
+    initial: Initial | None = None  # what `following` has listed
 
     @property
     def is_large(self) -> bool:

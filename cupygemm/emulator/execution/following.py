@@ -14,6 +14,7 @@ import ctypes
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from cupygemm.emulator.execution.native_loop import LoopStruct
@@ -57,7 +58,7 @@ class FollowingStruct(ctypes.Structure):
         *members(
             """
             int64   grid_x grid_y vectors accumulators kept_vectors
-            int64   first groups left begun work
+            int64   first groups end begun work
             """
         ),
     ]
@@ -66,13 +67,76 @@ class FollowingStruct(ctypes.Structure):
 def let_follow(batch: Batch, dispatch: Dispatch, first: int, max_waves: int) -> None:
     """Allow C to start the batches after the one that Python has started at workgroup `first`.
 
-    It may start those of the same size, if it did not need Python when it last ran the
-    program.
+    It may, if it did not need Python when it last ran the program.
     """
-    left = (dispatch.executed - first) // dispatch.batch_size(max_waves) - 1
+    is_last = first + dispatch.batch_size(max_waves) >= dispatch.executed
     is_alike = batch.program.native.is_undisturbed and not dispatch.batches_differ
-    if left > 0 and is_alike and batch.loop is not None:
-        batch.loop.follow(Following(batch, dispatch, first, left))
+    if not is_last and is_alike and batch.loop is not None:
+        batch.loop.follow(Following(batch, dispatch, first))
+
+
+class Initial:
+    """The arrays that a batch resets, as `Batch.restart` and `Dispatch.start` do, in a table for C.
+
+    Parameters
+    ----------
+    key : tuple
+        What the table depends on, see `_initial`.
+    zeros : list of (int, int)
+        Addresses and sizes of the arrays that are 0.
+    kept : list of (ndarray, int)
+        The other arrays, and how many times the contents of each are repeated.
+    """
+
+    def __init__(
+        self, key: Any, zeros: list[tuple[int, int]], kept: list[tuple[NDArray[Any], int]]
+    ) -> None:
+        self.key = key
+        self._kept = [(array, array.copy()) for array, _ in kept]
+        rows = [(address, 0, size, 1) for address, size in zeros]
+        for (array, copy), (_, times) in zip(self._kept, kept, strict=True):
+            rows.append((_address(array), _address(copy), copy.nbytes, times))
+        self.table = (InitialStruct * len(rows))(*(InitialStruct(*row) for row in rows))
+
+    def keep(self) -> None:
+        """Copy the arrays' contents again."""
+        for array, copy in self._kept:
+            np.copyto(copy, array)
+
+
+def _address(array: NDArray[Any]) -> int:
+    return int(array.__array_interface__["data"][0])
+
+
+def _initial(batch: Batch) -> Initial:
+    """Return the arrays of a batch that Python has just started, with their contents.
+
+    Most of it is the same in each launch of a kernel, and stays with the batch.
+    """
+    state, scheduler, scoreboard = batch.state, batch.scheduler, batch.scoreboard
+    native, marks = batch.program.native, marks_of(state)
+    zeros = [*state.zeroed(), scoreboard.scalar_issued, scoreboard.scalar_done]
+    zeros += [scheduler.at_barrier, scheduler.synchronised, scheduler.last_run]
+    zeros += machine_of(state).zeroed()
+    if state.checks:
+        zeros += marks.zeroed()
+    places = [(_address(array), array.nbytes) for array in zeros if array.size]
+    scalar, vector = native.used_scalar | batch.scalar, native.used_vector | batch.vector
+    key = scalar, vector, places
+    if batch.initial is not None and batch.initial.key == key:
+        batch.initial.keep()
+        return batch.initial
+    once: list[NDArray[Any]]
+    once = [state.last_memory_pc, state.pc, state.modes, scheduler.alive, scheduler.early]
+    once += [state.sgpr[rows] for rows in _stretches(rows_of(scalar & (1 << SCC) - 1))]
+    once += [marks.undefined_scalar[rows] for rows in _stretches(rows_of(scalar & (2 << SCC) - 1))]
+    once += [marks.unwritten[rows] for rows in _stretches(rows_of(vector))]
+    groups = len(state.workgroup_ids)
+    ids = state.vgpr[0, : state.num_waves // groups]  # of work-items
+    kept: list[tuple[NDArray[Any], int]]
+    kept = [(ids, groups), *((array, 1) for array in once if array.size)]
+    batch.initial = Initial(key, places, kept)
+    return batch.initial
 
 
 class Following:
@@ -85,23 +149,16 @@ class Following:
     dispatch : Dispatch
     first : int
         Number of its first workgroup.
-    left : int
-        Number of batches of the same size after it.
     """
 
-    def __init__(self, batch: Batch, dispatch: Dispatch, first: int, left: int) -> None:
+    def __init__(self, batch: Batch, dispatch: Dispatch, first: int) -> None:
         self._state, self._dispatch, self._scheduler = batch.state, dispatch, batch.scheduler
-        state = batch.state
-        self._kept: list[NDArray[Any]] = []
-        self._initial: list[tuple[int, int, int, int]] = []
-        self._list_arrays(batch)
-        table = (InitialStruct * len(self._initial))(
-            *(InitialStruct(*each) for each in self._initial)
-        )
+        self._initial = _initial(batch)
+        state, table = batch.state, self._initial.table
         vectors, accumulators = state.used_registers
         self.struct = FollowingStruct(
             initial=ctypes.addressof(table),
-            num_initial=len(self._initial),
+            num_initial=len(table),
             grid_x=dispatch.grid[0],
             grid_y=dispatch.grid[1],
             vectors=vectors,
@@ -109,46 +166,11 @@ class Following:
             kept_vectors=1,
             first=first,
             groups=len(state.workgroup_ids),
-            left=left,
+            end=dispatch.executed,
         )
-        self._table = table
         for axis, register in dispatch.id_registers.items():
-            self.struct.ids[axis] = state.sgpr[register].ctypes.data
+            self.struct.ids[axis] = _address(state.sgpr[register])
         self.address = ctypes.addressof(self.struct)
-
-    def _list_arrays(self, batch: Batch) -> None:
-        """List the arrays that a batch resets, as `Batch.restart` and `Dispatch.start` do."""
-        state, scheduler, scoreboard = batch.state, batch.scheduler, batch.scoreboard
-        native, marks, machine = batch.program.native, marks_of(state), machine_of(state)
-        zeros = [*state.zeroed(), scoreboard.scalar_issued, scoreboard.scalar_done]
-        zeros += [scheduler.at_barrier, scheduler.synchronised, scheduler.last_run]
-        zeros += machine.zeroed()
-        if state.checks:
-            zeros += marks.zeroed()
-        for array in zeros:
-            if array.size:
-                self._initial.append((array.ctypes.data, 0, array.nbytes, 1))
-        for array in (state.last_memory_pc, state.pc, state.modes):
-            self._keep(array)
-        self._keep(scheduler.alive)
-        self._keep(scheduler.early)
-        waves = state.num_waves // len(state.workgroup_ids)
-        self._keep(state.vgpr[0, :waves], times=len(state.workgroup_ids))
-        used = native.used_scalar | batch.scalar
-        for rows in _stretches(rows_of(used & (1 << SCC) - 1)):
-            self._keep(state.sgpr[rows])
-        for rows in _stretches(rows_of(used & (2 << SCC) - 1)):
-            self._keep(marks.undefined_scalar[rows])
-        for rows in _stretches(rows_of(native.used_vector | batch.vector)):
-            self._keep(marks.unwritten[rows])
-
-    def _keep(self, array: NDArray[Any], times: int = 1) -> None:
-        """List an array with its current contents, repeated `times` times."""
-        if not array.size:
-            return
-        kept = array.copy()
-        self._kept.append(kept)
-        self._initial.append((array.ctypes.data, kept.ctypes.data, kept.nbytes, times))
 
     def enter(self, loop: LoopStruct) -> None:
         """Prepare for a call of the loop; the first one is the start of the batch."""

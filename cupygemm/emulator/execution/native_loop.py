@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -372,6 +373,13 @@ class NativeLoop(PointedArrays):
         struct.has_group = pc is not None
         if pc is not None:
             struct.pc, struct.resumed, struct.mode = pc, 1, self.state.mode
+
+    def add_counts(self, loops: Iterable[NativeLoop]) -> None:
+        """Add the counts of other loops over the same program to this one's."""
+        self.fit()
+        for loop in loops:
+            size = min(self.counts.size, loop.counts.size)  # both have all instructions
+            self.counts[:size] += loop.counts[:size]
 
     def executions(self) -> dict[int, int]:
         """Return the number of waves that executed each instruction in C, by program counter."""

@@ -51,7 +51,7 @@ class TurnsStruct(ctypes.Structure):
 
     _fields_ = [
         ("members", MemberStruct * MEMBERS),
-        *members("int64 turn stopped first groups left work"),
+        *members("int64 turn stopped first groups end work"),
     ]
 
 
@@ -61,8 +61,8 @@ def run_side_by_side(
     kernarg: int,
     counts: dict[int, int],
     progress: Progress,
-) -> int:
-    """Run the batches of a launch that may run side by side; return their number of workgroups.
+) -> bool:
+    """Run the batches of a launch side by side if they may; return whether they have run.
 
     Parameters
     ----------
@@ -77,16 +77,15 @@ def run_side_by_side(
     """
     share = dispatch.executed // MEMBERS * dispatch.waves_per_workgroup
     if share < MEMBER_WAVES or not dispatch.lds_bytes:
-        return 0
+        return False
     if not batches.may_follow or dispatch.cooperative:
-        return 0
+        return False
     if may_communicate(dispatch.kernel):
-        return 0
+        return False
     dispatch.apart = True
     members = [batches.for_member(member, MEMBER_WAVES) for member in range(MEMBERS)]
-    launch = SideBySide(members, dispatch, kernarg, counts, progress)
-    launch.run()
-    return launch.begun
+    SideBySide(members, dispatch, kernarg, counts, progress).run()
+    return True
 
 
 class SideBySide:
@@ -116,20 +115,16 @@ class SideBySide:
         self._batches, self._dispatch, self._kernarg = batches, dispatch, kernarg
         self._counts, self._progress = counts, progress
         groups = dispatch.batch_size(batches[0].max_waves)
-        self._turns = TurnsStruct(groups=groups, left=dispatch.executed // groups, work=WORK)
+        self._turns = TurnsStruct(groups=groups, end=dispatch.executed, work=WORK)
         for member in self._turns.members:
             member.thread = -1
         self._executors = [self._begin(member) for member in range(len(batches))]
 
-    @property
-    def begun(self) -> int:
-        """Return the number of workgroups that have begun: in the end, all whole batches."""
-        return int(self._turns.first)
-
     def _begin(self, member: int) -> Executor:
         """Begin the next batch of a member."""
         turns, batches = self._turns, self._batches[member]
-        first, turns.first, turns.left = turns.first, turns.first + turns.groups, turns.left - 1
+        first = turns.first
+        turns.first += turns.groups
         batch = batches.start(first, self._kernarg)
         batch.scheduler.watch.progress = self._progress
         executor = Executor(batch, batches.program, counts=self._counts)
@@ -142,11 +137,11 @@ class SideBySide:
         struct.loop, struct.state, struct.event = loop.address, 0, _NO_EVENT
         loop.join(ctypes.addressof(self._turns), member)
         if batch.program.native.is_undisturbed and not self._dispatch.batches_differ:
-            loop.follow(Following(batch, self._dispatch, first, 0))
+            loop.follow(Following(batch, self._dispatch, first))
         loop.enter()
 
     def run(self) -> None:
-        """Run all whole batches of the launch."""
+        """Run the launch."""
         if self._executors[0].loop is None:
             self._run_reference()
         else:
@@ -160,7 +155,7 @@ class SideBySide:
             for member in list(runs):
                 if next(runs[member], _ENDED) is not _ENDED:
                     continue
-                if self._turns.left:
+                if self._turns.first < self._turns.end:
                     self._executors[member] = self._begin(member)
                     runs[member] = self._executors[member].accesses()
                 else:
@@ -175,13 +170,13 @@ class SideBySide:
                 break
             if self._serve(turns.turn):
                 lib.pass_turn(address)
-        for executor in self._executors:
-            loop = _loop_of(executor)
+        loops = [_loop_of(executor) for executor in self._executors]
+        for loop in loops:
             loop.leave(DONE)
             loop.join(None, 0)
-            executor.finish()
-        program = self._executors[0].program.native
-        program.is_undisturbed = any(_loop_of(each).is_undisturbed for each in self._executors)
+        loops[0].add_counts(loops[1:])
+        self._executors[0].finish()
+        loops[0].program.is_undisturbed = any(loop.is_undisturbed for loop in loops)
 
     def _serve(self, number: int) -> bool:
         """Handle an event of the member with the turn; return whether its turn ends."""

@@ -20,11 +20,11 @@ class Progress:
     ----------
     kernel : str
     workgroups : int
-        Number of workgroups of the launch.
+        Number of workgroups of the launch; also an attribute.
     """
 
     def __init__(self, kernel: str, workgroups: int) -> None:
-        self._kernel, self._workgroups = kernel, workgroups
+        self._kernel, self.workgroups = kernel, workgroups
         self._started = time.perf_counter()
         self._next = self._started + _FIRST
         self._width = 0
@@ -61,7 +61,7 @@ class Progress:
             return
         state = f"{waves:,} waves running" + f", {waiting:,} of them at barriers" * bool(waiting)
         self._write(
-            f"{self._kernel}: {finished:,} of {self._workgroups:,} workgroups done, {state}, "
+            f"{self._kernel}: {finished:,} of {self.workgroups:,} workgroups done, {state}, "
             f"{now - self._started:.0f} s"
         )
 

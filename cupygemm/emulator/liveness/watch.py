@@ -227,5 +227,6 @@ class Watch:
     ) -> None:
         state = self._state
         running = np.unique(state.workgroup[alive]).size
-        finished = int(state.launch_order[0]) + len(state.workgroup_ids) - running
+        begun = int(state.launch_order[0]) + len(state.workgroup_ids)
+        finished = min(begun, progress.workgroups) - running
         progress.show(now, finished, int(alive.sum()), int(at_barrier.sum()))

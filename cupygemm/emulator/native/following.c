@@ -40,6 +40,13 @@ static void set_ids(const struct following *f, int64_t waves_per_group) {
     }
 }
 
+/* Waves without a workgroup, at the end of the launch's last batch, have ended. */
+static void end_absent(const struct loop *l, int64_t groups) {
+    int64_t waves = groups * l->machine->waves_per_group;
+    if (waves < l->machine->num_waves)
+        memset(l->alive + waves, 0, (size_t)(l->machine->num_waves - waves));
+}
+
 /* Start the batch whose first workgroup is `first`, in place of one that has ended. */
 void start_batch(struct loop *l, struct following *f, int64_t first) {
     clear_vectors(l, f->kept_vectors, f->vectors);
@@ -52,13 +59,13 @@ void start_batch(struct loop *l, struct following *f, int64_t first) {
     f->first = first;
     l->machine->first_wave = first * l->machine->waves_per_group;
     set_ids(f, l->machine->waves_per_group);
+    end_absent(l, f->end - first);
 }
 
 /* Start the next batch; returns whether there is one. */
 bool follow(struct loop *l, struct following *f) {
-    if (!f->left)
+    if (f->first + f->groups >= f->end)
         return false;
-    f->left--;
     start_batch(l, f, f->first + f->groups);
     return true;
 }

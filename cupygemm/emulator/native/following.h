@@ -25,8 +25,8 @@ struct following {
     int64_t accumulators;   /* AGPRs likewise */
     int64_t kept_vectors;   /* the first ones, whose contents `initial` has */
     int64_t first;          /* number of the batch's first workgroup in the launch */
-    int64_t groups;         /* in a batch */
-    int64_t left;           /* batches to come */
+    int64_t groups;         /* in a batch; the last one may have fewer */
+    int64_t end;            /* workgroups of the launch */
     int64_t begun;          /* batches that C has started */
     int64_t work;           /* wave-instructions until Python handles signals */
 };

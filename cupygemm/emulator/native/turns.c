@@ -37,7 +37,7 @@ static void stop(struct turns *t, struct member *me) {
 static void begin_next(struct turns *t, struct member *me) {
     struct loop *l = me->loop;
     struct following *f = l->following;
-    if (!t->left) {
+    if (t->first >= t->end) {
         set_state(me, HAS_ENDED);
         pass_turn(t);
         return;
@@ -49,7 +49,6 @@ static void begin_next(struct turns *t, struct member *me) {
     int64_t first = t->first;
     t->work -= f->loop.work - l->work;
     t->first += t->groups;
-    t->left--;
     pass_turn(t);
     start_batch(l, f, first);
     me->event = NO_EVENT;

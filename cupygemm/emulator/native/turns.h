@@ -34,8 +34,8 @@ struct turns {
     int64_t turn;    /* the member that may access device memory; -1: all have ended */
     int64_t stopped; /* that member has an event for Python */
     int64_t first;   /* the first workgroup that no member has begun */
-    int64_t groups;  /* in a batch */
-    int64_t left;    /* batches that no member has begun */
+    int64_t groups;  /* in a batch; the last one may have fewer */
+    int64_t end;     /* workgroups of the launch */
     int64_t work;    /* wave-instructions until Python handles signals */
 };
 

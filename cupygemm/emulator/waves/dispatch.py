@@ -290,7 +290,10 @@ class Dispatch:
         return self._start_registers(state, kernarg)
 
     def place(self, state: State, first: int) -> None:
-        """Make a state that of the batch that starts at workgroup `first`."""
+        """Make a state that of the batch that starts at workgroup `first`.
+
+        At the end of the launch, the batch may have places without a workgroup.
+        """
         state.launch_order, state.workgroup_ids = batch_places(
             first, len(state.workgroup_ids), *self.grid[:2]
         )

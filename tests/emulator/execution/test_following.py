@@ -21,7 +21,7 @@ from cupygemm.emulator.waves import dispatch
 from tests.emulator.assembly import load_kernel
 from tests.emulator.execution.test_interpreters import START, run_both
 
-GROUPS, LATE = 400, 0x18B  # LATE is one of the last workgroups
+GROUPS, LATE = 400, 0x18B  # LATE is in the last batch, which is smaller
 ADDRESS = "s_lshl_b32 s9, s2, 8\nv_add_u32 v1, s9, v1\n"  # of a lane's own word
 STORE = ADDRESS + "global_store_dword v1, v2, s[6:7]"
 ONLY_LATE = f"s_cmp_lg_u32 s2, {LATE}\ns_cbranch_scc1 .L{{label}}\n{{body}}\n.L{{label}}:\n"
@@ -30,7 +30,7 @@ ONLY_LATE = f"s_cmp_lg_u32 s2, {LATE}\ns_cbranch_scc1 .L{{label}}\n{{body}}\n.L{
 @pytest.fixture(autouse=True)
 def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make batches small, so that several run one after another."""
-    monkeypatch.setattr(batch, "BATCH_WAVES", 100)
+    monkeypatch.setattr(batch, "BATCH_WAVES", 96)
     monkeypatch.setattr(side_by_side, "MEMBER_WAVES", 1 << 30)
 
 
