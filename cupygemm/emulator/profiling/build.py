@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import weakref
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +17,7 @@ from cupygemm.emulator.profiling.kernel_profile import InstructionProfile, Kerne
 from cupygemm.emulator.profiling.timing.model import model
 from cupygemm.emulator.profiling.timing.workload import build_workload
 from cupygemm.emulator.units.lds.polling import polls_of
+from cupygemm.emulator.weak_cache import weak_cache
 
 if TYPE_CHECKING:
     from cupygemm.emulator.code_object import CodeObject, Kernel
@@ -41,11 +41,6 @@ class _StaticInstruction:
     quote: str
     flop: int  # of a wave for an MFMA, else of a lane
     flop_type: str
-
-
-_static: weakref.WeakKeyDictionary[CodeObject, dict[int, _StaticInstruction]] = (
-    weakref.WeakKeyDictionary()
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,14 +83,15 @@ class LaunchCounts:
 def build_profile(found: LaunchCounts) -> KernelProfile:
     """Return the profile of a launch."""
     dispatch, target, kernel = found.dispatch, found.target, found.dispatch.kernel
-    known = _static.setdefault(kernel.code_object, {})
-    instructions, code = [], hashlib.sha256()
-    for pc in _places(kernel, found.executions):
-        static = known.get(pc)
+    described, decoded = _known(kernel.code_object)
+    instructions, code, polls = [], [], polls_of(kernel)
+    for pc in sorted(_places(kernel) | found.executions.keys()):
+        static = described.get(pc)
         if static is None:
-            static = known[pc] = _describe(kernel.code_object, pc, target.name)
-        code.update(f"{pc - kernel.entry} {static.inst.raw:x} ".encode())
-        instructions.append(_instruction(found, static, pc))
+            static = described[pc] = _describe(kernel.code_object, pc, target.name)
+            decoded[pc] = static.inst
+        code.append(f"{pc - kernel.entry} {static.inst.raw:x} ")
+        instructions.append(_instruction(found, static, pc, is_poll=pc in polls))
     memory = found.memory
     profile = KernelProfile(
         kernel=kernel.name,
@@ -115,7 +111,7 @@ def build_profile(found: LaunchCounts) -> KernelProfile:
         },
         lds_bytes=dispatch.lds_bytes,
         occupancy=found.occupancy,
-        code=code.hexdigest()[:16],
+        code=hashlib.sha256("".join(code).encode()).hexdigest()[:16],
         max_threads=kernel.max_threads,
         instructions=tuple(instructions),
         fabric_written=memory.fabric_written,
@@ -125,7 +121,7 @@ def build_profile(found: LaunchCounts) -> KernelProfile:
     workload = build_workload(
         found.trace,
         target.name,
-        instructions={pc: static.inst for pc, static in known.items()},
+        instructions=decoded,
         entry=kernel.entry,
         lane_bytes=found.lane_bytes,
         workgroups=dispatch.num_workgroups,
@@ -136,7 +132,9 @@ def build_profile(found: LaunchCounts) -> KernelProfile:
     return profile if workload is None else profile.timed(*model(workload))
 
 
-def _instruction(found: LaunchCounts, static: _StaticInstruction, pc: int) -> InstructionProfile:
+def _instruction(
+    found: LaunchCounts, static: _StaticInstruction, pc: int, *, is_poll: bool
+) -> InstructionProfile:
     """Return the counts of one instruction."""
     offset = pc - found.dispatch.kernel.entry
     executions, lanes = found.executions.get(pc, 0), found.lanes.get(pc, 0)
@@ -158,16 +156,25 @@ def _instruction(found: LaunchCounts, static: _StaticInstruction, pc: int) -> In
             found.conflicts.get(offset),
             found.target.lds_banks,
         ),
-        is_poll=pc in polls_of(found.dispatch.kernel),
+        is_poll=is_poll,
         waits=tuple(
             found.waits[key] for key in ((pc, "vmcnt"), (pc, "lgkmcnt")) if key in found.waits
         ),
     )
 
 
-def _places(kernel: Kernel, counts: dict[int, int]) -> list[int]:
-    """Return the program counters of the executed instructions and of the kernel's function."""
-    code_object, places = kernel.code_object, set(counts)
+@weak_cache
+def _known(
+    _code_object: CodeObject,
+) -> tuple[dict[int, _StaticInstruction], dict[int, Instruction]]:
+    """Return tables for the instructions of a code object, by program counter."""
+    return {}, {}
+
+
+@weak_cache
+def _places(kernel: Kernel) -> set[int]:
+    """Return the program counters of the instructions of a kernel's function."""
+    code_object, places = kernel.code_object, set[int]()
     pc, end = kernel.entry, kernel.entry + kernel.code_bytes
     while pc < end:
         try:
@@ -176,7 +183,7 @@ def _places(kernel: Kernel, counts: dict[int, int]) -> list[int]:
             break  # data after the code
         places.add(pc)
         pc += size
-    return sorted(places)
+    return places
 
 
 def _describe(code_object: CodeObject, pc: int, target: str) -> _StaticInstruction:

@@ -140,20 +140,23 @@ class NativeRecorder(PointedArrays):
             Waves that executed each instruction in C, by program counter.
         """
         self._add_waits()
-        lanes, units = self._recorder.lanes, self._state.units
+        lanes, counted = self._recorder.lanes, self.arrays["lanes"].tolist()
+        traffic = self.arrays["traffic"].tolist()
+        conflicts, lines = self.arrays["conflicts"], self.arrays["lines"]
         for entry in self._entries:
             pc, record = entry.pc, entry.record
             if pc not in executions:
                 continue
+            index = record.index
             if record.counts_lanes:
-                lanes[pc] = lanes.get(pc, 0) + int(self.arrays["lanes"][record.index])
-            for name, table, wanted in (
-                ("lds_conflicts", "conflicts", record.num_phases),
-                ("global_lines", "lines", self.arrays["traffic"][record.index]),
-            ):
-                values = self.arrays[table][record.index].tolist()
-                reached = values[0] or table == "lines"  # FLAT may not have reached LDS
-                if wanted and reached:
-                    counters = units.setdefault(name, {})
-                    old = counters.get(pc, (0,) * len(values))
-                    counters[pc] = tuple(a + b for a, b in zip(old, values, strict=True))
+                lanes[pc] = lanes.get(pc, 0) + counted[index]
+            if record.num_phases and conflicts[index, 0]:  # FLAT may not have reached LDS
+                self._add("lds_conflicts", pc, conflicts[index].tolist())
+            if traffic[index]:
+                self._add("global_lines", pc, lines[index].tolist())
+
+    def _add(self, name: str, pc: int, values: list[int]) -> None:
+        """Add to the counters of an instruction."""
+        counters = self._state.units.setdefault(name, {})
+        old = counters.get(pc, (0,) * len(values))
+        counters[pc] = tuple(a + b for a, b in zip(old, values, strict=True))
