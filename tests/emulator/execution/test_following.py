@@ -58,21 +58,23 @@ def _without_addresses(report: object) -> str:
     return re.sub(r"0x[0-9a-f]{9,}", "ADDRESS", str(report))
 
 
-def execute(body: str, launches: int = 2, before: tuple[int, ...] = (), **options: Any) -> Any:
+def execute(
+    body: str, launches: int = 2, before: tuple[int, ...] = (), threads: int = 64, **options: Any
+) -> Any:
     """Run a kernel several times; return its results, or the text of its fault.
 
     Launches of `before` workgroups precede those of `GROUPS`.
     """
     memory = Memory()
     kernel = load_kernel(START + body + "\ns_endpgm", memory, arguments=[8, 8], lds=1024)
-    size = 256 * GROUPS
+    size = 4 * threads * GROUPS
     source, target = memory.malloc(size), memory.malloc(size)
     memory.view(source, size).view(np.uint32)[:] = np.arange(size // 4) * 2654435761
     arguments, stats = struct.pack("<QQ", source, target), None
     try:
         for groups in [*before, *[GROUPS] * launches]:
             stats = run.launch(
-                kernel, (groups, 1, 1), (64, 1, 1), 0, arguments, memory, TARGETS["gfx942"],
+                kernel, (groups, 1, 1), (threads, 1, 1), 0, arguments, memory, TARGETS["gfx942"],
                 **options,
             )  # fmt: skip
     except KernelFault as fault:

@@ -10,6 +10,7 @@ import ctypes
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 from cupygemm import emulator
@@ -75,6 +76,18 @@ def test_results_are_those_of_the_reference(
 ) -> None:
     result = on_any_number_of_cores(monkeypatch, lambda: execute(SHARED[name], checks=checks))
     assert len(result) == 4, f"the kernel must not fail: {result}"
+    assert split
+
+
+def test_the_last_batch_has_fewer_workgroups_of_several_waves(
+    monkeypatch: pytest.MonkeyPatch, split: list[Any]
+) -> None:
+    body = "v_mov_b32 v2, s2\nds_write_b32 v1, v2\ns_waitcnt lgkmcnt(0)\ns_barrier\n"
+    body += "v_xor_b32 v3, 0x1fc, v1\nds_read_b32 v2, v3\ns_lshl_b32 s9, s2, 9\n"
+    body += "s_waitcnt lgkmcnt(0)\nv_add_u32 v1, s9, v1\nglobal_store_dword v1, v2, s[6:7]"
+    result = on_any_number_of_cores(monkeypatch, lambda: execute(body, threads=128))
+    stored = np.frombuffer(result[0], np.uint32).reshape(400, 128)
+    np.testing.assert_array_equal(stored, np.arange(400)[:, None] * np.ones(128))
     assert split
 
 
