@@ -64,8 +64,10 @@ struct counted {
 static bool is_moved(const struct counted *before, uint64_t exec, const uint32_t *address) {
     if (!exec || exec != before->exec)
         return false;
-    int lane = first_lane(exec);
+    int lane = first_lane(exec), last = LANES - 1 - __builtin_clzll(exec);
     uint32_t distance = address[lane] - before->address[lane], different = distance % 4, high = 0;
+    if (address[last] - before->address[last] != distance) /* as in most that are not */
+        return false;
     for (int half = 0; half < 2; half++) {
         uint32_t word = (uint32_t)(exec >> 32 * half);
         for (int k = 0; k < 32; k++) {
@@ -78,20 +80,31 @@ static bool is_moved(const struct counted *before, uint64_t exec, const uint32_t
     return !different && !(high >> 31); /* far from where addresses wrap */
 }
 
-/* Return the cycles of an access; `latest` is the previous one. */
-static int64_t access_cycles(struct counted *latest, const struct operation *op, uint64_t exec,
+enum { MOST_COUNTED = 4 }; /* the waves of a workgroup have a few patterns in turns */
+
+/* The latest accesses that differ. */
+struct counted_accesses {
+    struct counted of[MOST_COUNTED];
+    int next;
+};
+
+/* Return the cycles of an access. */
+static int64_t access_cycles(struct counted_accesses *known, const struct operation *op, uint64_t exec,
                              const uint32_t *address, const uint64_t *phases, int64_t num_phases,
                              int banks) {
     struct demand demand;
-    if (!is_moved(latest, exec, address)) {
-        latest->cycles = 0;
-        for (int64_t i = 0; i < num_phases; i++)
-            latest->cycles += phase_cycles(&demand, address, exec & phases[i], op->bytes, banks,
-                                           op->kind != ATOMIC);
-    }
-    latest->exec = exec;
-    memcpy(latest->address, address, sizeof latest->address);
-    return latest->cycles;
+    for (int k = 0; k < MOST_COUNTED; k++)
+        if (is_moved(&known->of[k], exec, address))
+            return known->of[k].cycles;
+    struct counted *c = &known->of[known->next];
+    known->next = (known->next + 1) % MOST_COUNTED;
+    c->exec = exec;
+    memcpy(c->address, address, sizeof c->address);
+    c->cycles = 0;
+    for (int64_t i = 0; i < num_phases; i++)
+        c->cycles += phase_cycles(&demand, address, exec & phases[i], op->bytes, banks,
+                                  op->kind != ATOMIC);
+    return c->cycles;
 }
 
 /* Add to `totals` the wave-instructions, their cycles, and the cycles lost to conflicts; store
@@ -101,7 +114,7 @@ void count_conflicts(struct machine *m, const struct operation *op, const int64_
                      int64_t first, int64_t step, int64_t count, const uint64_t *phases,
                      int64_t num_phases, int64_t *totals, int32_t *each) {
     struct waves list = {ids, first, step, count};
-    struct counted latest = {.exec = 0};
+    struct counted_accesses known = {.next = 0};
     uint32_t address[LANES] = {0};
     int banks = 1 << m->bank_shift;
     for (int64_t position = 0; position < count; position++) {
@@ -114,7 +127,7 @@ void count_conflicts(struct machine *m, const struct operation *op, const int64_
         for (int access = 0; access <= op->pair; access++) {
             if (!flat)
                 lds_addresses(m, op, wave, access ? op->offset2 : op->offset, address);
-            cycles += access_cycles(&latest, op, exec, address, phases, num_phases, banks);
+            cycles += access_cycles(&known, op, exec, address, phases, num_phases, banks);
         }
         totals[0] += 1;
         totals[1] += cycles;
