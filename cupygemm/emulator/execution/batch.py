@@ -19,7 +19,7 @@ from cupygemm.emulator.units.memory.machine import machine_of
 from cupygemm.emulator.waves.marks import marks_of
 
 if TYPE_CHECKING:
-    from cupygemm.emulator.execution.following import Initial
+    from cupygemm.emulator.execution.initial import Initial
     from cupygemm.emulator.memory.allocations import Memory
     from cupygemm.emulator.profiling.recorder import Recorder
     from cupygemm.emulator.programs.program import Program

@@ -14,9 +14,9 @@ import ctypes
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from numpy.typing import NDArray
 
+from cupygemm.emulator.execution.initial import Initial, address_of
 from cupygemm.emulator.execution.native_loop import LoopStruct
 from cupygemm.emulator.units.memory.machine import machine_of
 from cupygemm.emulator.units.structures import MachineStruct, members
@@ -29,17 +29,6 @@ if TYPE_CHECKING:
 
 WORK = 1 << 21  # wave-instructions until Python handles signals
 _ID_REGISTERS = ctypes.c_void_p * 3
-
-
-class InitialStruct(ctypes.Structure):
-    """``struct initial``."""
-
-    _fields_ = members(
-        """
-        pointer to source
-        int64   bytes times
-        """
-    )
 
 
 class FollowingStruct(ctypes.Structure):
@@ -75,39 +64,6 @@ def let_follow(batch: Batch, dispatch: Dispatch, first: int, max_waves: int) -> 
         batch.loop.follow(Following(batch, dispatch, first))
 
 
-class Initial:
-    """The arrays that a batch resets, as `Batch.restart` and `Dispatch.start` do, in a table for C.
-
-    Parameters
-    ----------
-    key : tuple
-        What the table depends on, see `_initial`.
-    zeros : list of (int, int)
-        Addresses and sizes of the arrays that are 0.
-    kept : list of (ndarray, int)
-        The other arrays, and how many times the contents of each are repeated.
-    """
-
-    def __init__(
-        self, key: Any, zeros: list[tuple[int, int]], kept: list[tuple[NDArray[Any], int]]
-    ) -> None:
-        self.key = key
-        self._kept = [(array, array.copy()) for array, _ in kept]
-        rows = [(address, 0, size, 1) for address, size in zeros]
-        for (array, copy), (_, times) in zip(self._kept, kept, strict=True):
-            rows.append((_address(array), _address(copy), copy.nbytes, times))
-        self.table = (InitialStruct * len(rows))(*(InitialStruct(*row) for row in rows))
-
-    def keep(self) -> None:
-        """Copy the arrays' contents again."""
-        for array, copy in self._kept:
-            np.copyto(copy, array)
-
-
-def _address(array: NDArray[Any]) -> int:
-    return int(array.__array_interface__["data"][0])
-
-
 def _initial(batch: Batch) -> Initial:
     """Return the arrays of a batch that Python has just started, with their contents.
 
@@ -120,7 +76,7 @@ def _initial(batch: Batch) -> Initial:
     zeros += machine_of(state).zeroed()
     if state.checks:
         zeros += marks.zeroed()
-    places = [(_address(array), array.nbytes) for array in zeros if array.size]
+    places = [(address_of(array), array.nbytes) for array in zeros if array.size]
     scalar, vector = native.used_scalar | batch.scalar, native.used_vector | batch.vector
     key = scalar, vector, places
     if batch.initial is not None and batch.initial.key == key:
@@ -169,7 +125,7 @@ class Following:
             end=dispatch.executed,
         )
         for axis, register in dispatch.id_registers.items():
-            self.struct.ids[axis] = _address(state.sgpr[register])
+            self.struct.ids[axis] = address_of(state.sgpr[register])
         self.address = ctypes.addressof(self.struct)
 
     def enter(self, loop: LoopStruct) -> None:

@@ -89,9 +89,9 @@ struct counted_accesses {
 };
 
 /* Return the cycles of an access. */
-static int64_t access_cycles(struct counted_accesses *known, const struct operation *op, uint64_t exec,
-                             const uint32_t *address, const uint64_t *phases, int64_t num_phases,
-                             int banks) {
+static int64_t access_cycles(struct counted_accesses *known, const struct operation *op,
+                             uint64_t exec, const uint32_t *address, const uint64_t *phases,
+                             int64_t num_phases, int banks) {
     struct demand demand;
     for (int k = 0; k < MOST_COUNTED; k++)
         if (is_moved(&known->of[k], exec, address))
@@ -102,8 +102,8 @@ static int64_t access_cycles(struct counted_accesses *known, const struct operat
     memcpy(c->address, address, sizeof c->address);
     c->cycles = 0;
     for (int64_t i = 0; i < num_phases; i++)
-        c->cycles += phase_cycles(&demand, address, exec & phases[i], op->bytes, banks,
-                                  op->kind != ATOMIC);
+        c->cycles +=
+            phase_cycles(&demand, address, exec & phases[i], op->bytes, banks, op->kind != ATOMIC);
     return c->cycles;
 }
 
