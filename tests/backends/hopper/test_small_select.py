@@ -80,10 +80,14 @@ def test_larger_products_have_other_kernels(dtype, m, n, k, batch):
         (64, 64, 64, 4096, True),  # 26.7, 37.5
         (96, 48, 88, 397, False),  # 6.9, 4.7: there are tiles of exactly this size
         (91, 326, 256, 26, False),  # 10.6, 8.9: a slab arrives before the next is loaded
+        (2654, 563, 51, 1, False),  # 11.1, 6.5: copies of 2 bytes are slow in large tiles
+        (1216, 1314, 110, 1, False),  # 11.7, 7.2
+        (640, 330, 101, 1, False),  # 5.3, 4.2: two slabs
     ],
 )
-def test_what_a_batch_stores_and_copies_counts(m, n, k, batch, is_small):
-    asked = Product((batch, m, n, k), np.dtype("f2"), None, "NN").request
+def test_what_a_product_stores_and_copies_counts(m, n, k, batch, is_small):
+    shape = (batch, m, n, k) if batch > 1 else (m, n, k)
+    asked = Product(shape, np.dtype("f2"), None, "NN").request
     found = select_small(HopperBackend(ARCH).problem(asked), ARCH)
     assert (found is not None) == is_small
 

@@ -19,7 +19,7 @@ from cupygemm._backends.hopper.choice.select import select
 from cupygemm._backends.hopper.config import TMA_BYTES, HopperArch
 from cupygemm._backends.hopper.cost.memory import memory_cycles
 from cupygemm._backends.hopper.cost.shapes import shapes_of
-from cupygemm._backends.hopper.small.constants import SMALL, SmallConstants
+from cupygemm._backends.hopper.small.constants import SMALL, SMALL_OF_BATCHES, SmallConstants
 from cupygemm._backends.hopper.small_config import (
     SMALL_PRODUCTS,
     SmallConfig,
@@ -91,13 +91,13 @@ def small_candidates(problem: GemmProblem, arch: HopperArch) -> tuple[SmallCandi
     return tuple(sorted(found, key=lambda candidate: candidate.cycles))
 
 
-def small_cycles(
-    config: SmallConfig,
-    problem: GemmProblem,
-    arch: HopperArch,
-    constants: SmallConstants = SMALL,
-) -> float:
+def _constants(problem: GemmProblem) -> SmallConstants:
+    return SMALL_OF_BATCHES if problem.num_batches > 1 else SMALL
+
+
+def small_cycles(config: SmallConfig, problem: GemmProblem, arch: HopperArch) -> float:
     """Return the modelled cycles of the kernel."""
+    constants = _constants(problem)
     units, slabs = config.num_units(problem), -(-problem.k // config.tile_k)
     size, warps = ITEMSIZE[problem.a_dtype], config.warps_m * config.warps_n
     rounds = -(-units // (blocks_on(config, problem, arch) * config.num_teams))
@@ -122,13 +122,12 @@ def small_cycles(
     return constants.launch + max(memory, work * of_slab, moved, issue, latency)
 
 
-def other_cycles(
-    problem: GemmProblem, arch: HopperArch, constants: SmallConstants = SMALL
-) -> float:
+def other_cycles(problem: GemmProblem, arch: HopperArch) -> float:
     """Return the modelled cycles of the fastest other kernel, including cuBLAS's.
 
     Their models are fitted to larger products, and too low for batches of small products.
     """
+    constants = _constants(problem)
     if problem.a_dtype == "f32":
         cycles = tf32x3.cublas_cycles(problem, arch)
         if problem.batch:
