@@ -24,7 +24,7 @@ from cupygemm._backends.hopper.choice.configurations import (
     transposed_widths,
 )
 from cupygemm._backends.hopper.choice.orientation import as_computed
-from cupygemm._backends.hopper.choice.tile_rows import WIDTH_STEP, width_step
+from cupygemm._backends.hopper.choice.tile_rows import width_step
 from cupygemm._backends.hopper.config import HopperArch, HopperConfig, step_group
 from cupygemm._backends.hopper.cost.correction import config_features
 from cupygemm._backends.hopper.cost.fixed import FixedCosts, fixed_costs
@@ -136,11 +136,11 @@ def kind_of(problem: GemmProblem) -> GemmProblem:
     """Return a product with the types and orders of a problem, of typical extents.
 
     `check` accepts these extents. TMA can store this product's C if and only if it can store the
-    problem's.
+    problem's. It is a batch if and only if the problem may have tiles of `short_widths`.
     """
     p = problem
     types, majors = (p.a_dtype, p.b_dtype, p.out_dtype), (p.a_major, p.b_major)
-    return _kind(types, majors, p.epilogue is None, ends_at_units(p), bool(p.batch))
+    return _kind(types, majors, p.epilogue is None, ends_at_units(p), has_short_widths(p))
 
 
 @functools.cache
@@ -149,13 +149,13 @@ def _kind(
     majors: tuple[Literal["k", "m"], Literal["k", "n"]],
     is_plain: bool,
     stores: bool,
-    is_batch: bool,
+    has_short: bool,
 ) -> GemmProblem:
     return GemmProblem(
         m=4096,
         n=4096,
         k=1 << 16,
-        batch=(2,) if is_batch else (),
+        batch=(2,) if has_short else (),
         a_dtype=types[0],
         b_dtype=types[1],
         out_dtype=types[2],
@@ -238,7 +238,7 @@ def _with_narrower(kind: GemmProblem) -> frozenset[int]:
 def _limits(
     c: ConfigColumns, clusters: Column, has_narrower: NDArray[np.bool_], short: NDArray[np.bool_]
 ) -> Limits:
-    step = np.where(c.transposed_c, 1, 2) * WIDTH_STEP * c.cluster_k
+    step = width_step(c)
     narrower = np.maximum(step, c.tile_n - step) * c.cluster_n
     fits = (_WORDS - 1) // c.cluster_size
     divides_k = c.cluster_k > 1  # among the blocks of clusters that run together

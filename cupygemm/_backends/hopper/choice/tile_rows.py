@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cupygemm._backends.hopper.config import SHARED_BYTES, HopperConfig
+
+if TYPE_CHECKING:
+    from cupygemm._backends.hopper.cost.shapes import ConfigColumns
 
 WIDTH_STEP = 8
 """Rows of C between the widths of a range of tiles of the transpose, for each part of k."""
@@ -50,9 +53,9 @@ def widths_of(
     return tuple(found)
 
 
-def width_step(config: HopperConfig) -> int:
-    """Return the columns between the widths of a range of tiles like this one."""
-    return (WIDTH_STEP if config.transposed_c else 2 * WIDTH_STEP) * config.cluster_k
+def width_step(config: HopperConfig | ConfigColumns) -> Any:
+    """Return the columns between the widths of a range of tiles like this one, or these."""
+    return WIDTH_STEP * (2 - config.transposed_c) * config.cluster_k
 
 
 def short_widths_of(
